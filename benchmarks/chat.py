@@ -113,7 +113,7 @@ async def _answer_here(path: Path) -> dict[str, float]:
     cpu, begin = time.process_time(), time.perf_counter()
     async with Engine(path, workflows=[workloads.chatting], signals=False) as engine:
         opened = time.perf_counter()
-        session: Session[Any] = await engine.session(SESSION)
+        session: Session[Any] = engine.session(SESSION)
         before = await session.info()
         await session.send("and one more")
         while (now := await session.info()).visit == before.visit or now.status != "waiting":

@@ -55,7 +55,7 @@ async def _resume_here(path: Path, checkpoints: int) -> dict[str, float]:
     cpu, begin = time.process_time(), time.perf_counter()
     async with Engine(path, workflows=[workloads.standing]) as engine:
         opened = time.perf_counter()
-        session = await engine.session(SESSION)
+        session = engine.session(SESSION)
         state: workloads.Stand = await session.state()
         ready, used = time.perf_counter(), time.process_time() - cpu
         assert state.n == checkpoints

@@ -129,7 +129,7 @@ async def _follow(path: Path) -> list[float]:
     seen: list[float] = []
     async with Engine(path, drives="none", signals=False) as engine:
         print("following", flush=True)
-        async for item in engine.stream("s", until="ended"):
+        async for item in engine.session("s").stream(until="ended"):
             if isinstance(item, StreamChunk):
                 seen.append((time.time() - float(item.data)) * 1e3)
     return seen

@@ -72,7 +72,7 @@ async def stream(run: str, engine: Open, last_event_id: Annotated[int, Header()]
     await engine.info(run)  # 404 before the response begins
 
     async def lines() -> AsyncIterator[str]:
-        async for item in engine.stream(run, last_event_id):
+        async for item in engine.session(run).stream(last_event_id):
             if isinstance(item, StreamChunk):
                 yield event("text", {"source": item.source, "text": item.data}, item.n)
             elif isinstance(item, Restarted):

@@ -61,7 +61,7 @@ def go_on(engine: BlockingEngine, session_id: str = "s1") -> SessionDocument:
 
 def held_by(engine: BlockingEngine, session_id: str = "s1") -> str:
     """The guard's reason, of a session that a guard holds back."""
-    (pause,) = engine.pauses(session_id)
+    (pause,) = engine.session(session_id).pauses()
     assert pause.kind == "guard"
     return pause.reason
 

@@ -245,7 +245,7 @@ def test_each_step_fills_its_field_is_kept_and_is_not_run_again(
         assert bool(found.subjects if isinstance(found, SkillProfile) else found) == (number < done), step
     assert calls == Counter(STEPS[:done])
     with Engine(store, workflows=[aura]) as engine:
-        assert [each.step for each in engine.checkpoints("s1")] == list(STEPS[:done])
+        assert [each.step for each in engine.session("s1").checkpoints()] == list(STEPS[:done])
     finished = run_aura_orchestrator(STUDENT_MAIL, "s1", store=store)
     assert calls == Counter(STEPS)  # what was done is not done again
     assert (finished.status, finished.current_step) == ("completed", CurrentStep.COMPLETED)

@@ -56,7 +56,7 @@ def run(*arguments: object) -> subprocess.CompletedProcess[str]:
 async def look(folder: Path, text: str) -> Shown:
     async with Engine(folder / "pausepoint.db", workflows=[report]) as engine:
         (info,) = await engine.sessions()
-        session = await engine.session(info.session_id)
+        session = engine.session(info.session_id)
         events = [event async for event in session.events()]
         state = await session.state()
     lines = (folder / f"{info.session_id}.calls.txt").read_text().splitlines()

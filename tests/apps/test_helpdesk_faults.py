@@ -59,7 +59,7 @@ def test_a_confirmation_of_a_killed_process_expires_and_is_asked_again_on_return
         clock = ManualClock(datetime.now(UTC) + timedelta(minutes=minutes))
         async with Engine(tmp_path / "x.db", workflows=[helpdesk, errand], signals=False, clock=clock) as engine:
             await conversation.come_back(engine, "c1")
-            await (await engine.session("c1")).outcome()
+            await engine.session("c1").outcome()
             return (await conversation.read(engine, "c1")).messages[-1].text
 
     asked = "Shall I cancel order A-1002 (Wool blanket) and pay back 79.00 €? Yes or no?"
@@ -71,7 +71,7 @@ def test_a_confirmation_of_a_killed_process_expires_and_is_asked_again_on_return
         async with Engine(tmp_path / "x.db", workflows=[helpdesk, errand], signals=False) as engine:
             texts = [message.text for message in (await conversation.read(engine, "c1")).messages]
             await conversation.send(engine, "c1", "yes")
-            await (await engine.session("c1")).outcome()
+            await engine.session("c1").outcome()
             return texts
 
     assert asyncio.run(look()) == [

@@ -132,6 +132,6 @@ async def test_the_draft_has_a_page_for_the_reviewer_and_the_final_page_says_the
     assert not desk.file("memo.html").exists()
     async with desk.engine() as engine:
         await engine.answer(outcome.questions[0].id, "approve")
-        await (await engine.session("s1")).outcome()
+        await engine.session("s1").outcome()
     assert "<strong>Approved by a reviewer.</strong>" in desk.read("memo.html")
     assert desk.read("4-final-draft.html") == draft

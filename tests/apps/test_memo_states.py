@@ -286,7 +286,7 @@ async def test_the_whole_state_is_kept_after_each_agent_and_the_documentation_sa
     desk: Desk,
 ) -> None:
     async with desk.engine() as engine:
-        session = await engine.session("s1")
+        session = engine.session("s1")
         made = sorted(await session.checkpoints(limit=None), key=lambda each: each.seq)
         states = [await session.state(each.seq) for each in made]
     assert [each.step for each in made] == [*AGENTS]
@@ -428,7 +428,7 @@ async def test_agents_that_find_nothing_are_done_all_the_same(tmp_path: Path, ca
     assert "linkedin.com" not in "".join(desk.read(path) for path in TEXTS)
     plan = {}
     async with desk.engine() as engine:
-        plan = {each.step: each.verdict for each in await engine.plan("s1")}
+        plan = {each.step: each.verdict for each in await engine.session("s1").plan()}
     assert {*list(plan.values())[:-1]} == {"done"}
     assert detect(desk.folder, memo).resume_at == "finalize"
     desk.forget()
@@ -493,7 +493,7 @@ async def test_every_agent_can_be_where_another_store_goes_on_from_the_folder(
     """A store after the other, each of which knows the folder alone and runs one agent."""
     whole = template.restored().contents()
     async with template.desk.engine() as engine:
-        undisturbed = await engine.session("s1")
+        undisturbed = engine.session("s1")
         made = sorted(await undisturbed.checkpoints(limit=None), key=lambda each: each.seq)
         states = [await undisturbed.state(each.seq) for each in made]
     desk = Desk(tmp_path)
@@ -536,7 +536,7 @@ async def test_a_low_score_waits_for_a_person_who_is_not_skipped_by_any_resume(t
     calls.taken()
     async with desk.engine() as engine:
         await engine.answer(question.id, "approve", by="ada")
-        outcome = await (await engine.session("s1")).outcome()
+        outcome = await engine.session("s1").outcome()
     assert (outcome.status, calls.taken()) == (Status.COMPLETED, ["finalize"])
     assert json.loads(desk.read("state.json"))["review"] == {
         "verdict": "approved", "score": outcome.state.validation.overall_score, "reason": "", "agent": ""

@@ -322,10 +322,10 @@ def test_an_outage_parks_the_session_which_resumes_by_itself(tmp_path: Path, mon
     async def run() -> Outcome[Paper]:
         async with Engine(tmp_path / "store.db") as engine:
             session = await engine.start(PAPER, text="a quiet day", session_id="mine")
-            async for info in engine.watch("mine"):
+            async for info in engine.session("mine").watch():
                 if info.status is SessionStatus.SLEEPING:
                     break
-            for retrying in await engine.retries("mine"):
+            for retrying in await engine.session("mine").retries():
                 assert f"The model tiny at {server.url} cannot be reached: " in retrying.error
             with serving(ModelServer(port)):
                 return await asyncio.wait_for(session.outcome(), PATIENCE)

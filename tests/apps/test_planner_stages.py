@@ -57,7 +57,7 @@ def test_a_session_goes_through_all_stages_in_their_order(engine: BlockingEngine
     book = long_text(tmp_path / "book.txt", chapters=2)
     run(engine, uploads=[Upload(path=book, course_ids=["calc2"])], shared_constraints={"max_minutes_per_day": 20})
     seen: list[str] = ["created"]
-    for checkpoint in engine.checkpoints("s1", limit=None):
+    for checkpoint in engine.session("s1").checkpoints(limit=None):
         stage = sessions.state_of(engine, "s1", checkpoint.seq).status
         seen += [stage] if stage != seen[-1] else []
     assert seen == [
@@ -71,7 +71,7 @@ def test_a_session_in_the_wrong_stage_goes_nowhere_and_keeps_its_state(engine: B
     session = engine.start(planner, sessions.starting(INPUTS), session_id="s1", paused=True)
     session.resume(until="collect")
     session.outcome()
-    engine.edit("s1", {"status": "planning"})
+    engine.session("s1").edit({"status": "planning"})
     before = sessions.state_of(engine, "s1")
     outcome = engine.resume("s1").outcome()
     assert outcome.status == "failed"
@@ -80,7 +80,7 @@ def test_a_session_in_the_wrong_stage_goes_nowhere_and_keeps_its_state(engine: B
     assert sessions.state_of(engine, "s1") == before
     document = sessions.document(engine, "s1")
     assert (document.status, document.events[-1].event_type) == ("failed", "error")
-    engine.edit("s1", {"status": "collecting_inputs"})
+    engine.session("s1").edit({"status": "collecting_inputs"})
     assert go_on(engine).status == "completed"
 
 
@@ -205,7 +205,7 @@ def test_planning_is_not_left_while_a_day_is_missing(engine: BlockingEngine, mon
         "the plan has no entry for Fri 8 Feb 2030 and 2 more; it must cover every day up to Tue 26 Feb 2030"
     )
     monkeypatch.setattr(planning, "plan", real)
-    engine.rewind("s1", "plan")
+    engine.session("s1").rewind("plan")
     assert go_on(engine).status == "completed"
 
 
@@ -329,7 +329,7 @@ def test_an_ended_session_takes_its_files_and_plans_along_and_says_so_last(
     run(engine)
     folder = tmp_path / "planner.db.sessions" / "s1"
     assert (folder / "outputs").is_dir()
-    engine.remove("s1", by="ann", reason="the term is over")
+    engine.session("s1").remove(by="ann", reason="the term is over")
     assert not folder.exists()
     with pytest.raises(UnknownSession):
         sessions.document(engine, "s1")
@@ -364,4 +364,4 @@ def test_a_running_session_takes_no_file_and_nothing_is_stored(engine: BlockingE
         patch.setattr(ingestion, "_pieces", adding)
         assert run(engine, uploads=FILES[:1]).status == "completed"
     assert [text.partition(", driven by")[0] for text in refused] == ["Session 's1' is running"]
-    assert len(engine.files("s1").list()) == 1
+    assert len(engine.session("s1").files.list()) == 1

@@ -231,7 +231,7 @@ def _row_of(event: Any) -> tuple[object, ...]:
 def test_the_same_plan_gives_the_same_bytes(engine: BlockingEngine) -> None:
     document = run(engine)
     before = {path.name: path.read_bytes() for path in outputs_of(document)}
-    engine.rewind("s1", "finish")
+    engine.session("s1").rewind("finish")
     assert {path.name: path.read_bytes() for path in outputs_of(go_on(engine))} == before
 
 

@@ -152,11 +152,11 @@ class Desk:
 
     async def states(self) -> dict[str, str]:
         """Return the state of each artifact by its path."""
-        return {each.path: each.state for each in await self.ask(lambda engine: engine.artifacts("s1"))}
+        return {each.path: each.state for each in await self.ask(lambda engine: engine.session("s1").artifacts())}
 
     async def plan(self) -> dict[str, str]:
         """Return the verdict of the plan for each step."""
-        return {each.step: each.verdict for each in await self.ask(lambda engine: engine.plan("s1"))}
+        return {each.step: each.verdict for each in await self.ask(lambda engine: engine.session("s1").plan())}
 
     async def events(self) -> list[tuple[str, str]]:
         async with self.engine() as engine:

@@ -50,12 +50,15 @@ def edit(desk: Desk) -> tuple[bytes, bytes]:
 @on_loop
 async def test_present_and_recorded_content_differ_after_an_edit(desk: Desk) -> None:
     async with desk.engine() as engine:
-        session = await engine.session("s1")
+        session = engine.session("s1")
         assert await session.artifact(RESEARCH) == await session.artifact(RESEARCH, version="recorded")
         before, after = edit(desk)
         assert await session.artifact(RESEARCH) == after
         assert await session.artifact(RESEARCH, version="recorded") == before
-        assert await engine.artifact("s1", "2-sections/02-team.md") == desk.file("2-sections/02-team.md").read_bytes()
+        assert (
+            await engine.session("s1").artifact("2-sections/02-team.md")
+            == desk.file("2-sections/02-team.md").read_bytes()
+        )
     assert calls.taken() == [], "reading runs nothing"
 
 
@@ -63,20 +66,20 @@ async def test_present_and_recorded_content_differ_after_an_edit(desk: Desk) -> 
 async def test_an_accepted_edit_is_the_recorded_content(desk: Desk) -> None:
     _, after = edit(desk)
     async with desk.engine() as engine:
-        await engine.adopt("s1", [RESEARCH], by="ann")
+        await engine.session("s1").adopt([RESEARCH], by="ann")
         desk.file(RESEARCH).unlink()
-        assert await engine.artifact("s1", RESEARCH, version="recorded") == after
+        assert await engine.session("s1").artifact(RESEARCH, version="recorded") == after
 
 
 @on_loop
 async def test_without_the_code_an_unchanged_file_is_its_recorded_content(desk: Desk) -> None:
     async with Engine(desk.path / "hold.db", drives="none", create=False) as engine:
         whole = desk.file(RESEARCH).read_bytes()
-        assert await engine.artifact("s1", RESEARCH, version="recorded") == whole
+        assert await engine.session("s1").artifact(RESEARCH, version="recorded") == whole
         before, after = edit(desk)
-        assert await engine.artifact("s1", RESEARCH) == after
+        assert await engine.session("s1").artifact(RESEARCH) == after
         with pytest.raises(DefinitionError, match=r"not registered with this engine. Pass it: Engine\(…, workflows="):
-            await engine.artifact("s1", RESEARCH, version="recorded")
+            await engine.session("s1").artifact(RESEARCH, version="recorded")
     assert before != after
 
 
@@ -85,9 +88,9 @@ async def test_a_missing_file_still_has_its_recorded_content(desk: Desk) -> None
     whole = desk.file(RESEARCH).read_bytes()
     desk.file(RESEARCH).unlink()
     async with desk.engine() as engine:
-        assert await engine.artifact("s1", RESEARCH, version="recorded") == whole
+        assert await engine.session("s1").artifact(RESEARCH, version="recorded") == whole
         with pytest.raises(FolderRefused, match=r"Artifact '1-research.json' is missing .* restore\(\)") as refused:
-            await engine.artifact("s1", RESEARCH)
+            await engine.session("s1").artifact(RESEARCH)
     assert (refused.value.session_id, refused.value.path) == ("s1", RESEARCH)
 
 
@@ -105,10 +108,10 @@ async def test_only_artifacts_of_the_session_are_read(desk: Desk, opened: list[s
         versions: tuple[Version, ...] = ("present", "recorded")
         for path, version in itertools.product(HOSTILE, versions):
             with pytest.raises(FolderRefused, match=r"has no artifact") as refused:
-                await engine.artifact("s1", path, version=version)
+                await engine.session("s1").artifact(path, version=version)
             assert len(str(refused.value)) < 1000
         assert opened == [], "not even tried"
-        await engine.artifact("s1", RESEARCH)
+        await engine.session("s1").artifact(RESEARCH)
         assert RESEARCH in opened, "an attempt is noticed"
 
 
@@ -137,9 +140,9 @@ async def test_no_link_is_followed(desk: Desk, where: str) -> None:
     replaced.symlink_to(outside / "02-team.md" if where == "file" else outside)
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match="Put a regular file or folder there"):
-            await engine.artifact("s1", "2-sections/02-team.md")
+            await engine.session("s1").artifact("2-sections/02-team.md")
         # The recorded content does not need the file.
-        assert b"secret" not in await engine.artifact("s1", "2-sections/02-team.md", version="recorded")
+        assert b"secret" not in await engine.session("s1").artifact("2-sections/02-team.md", version="recorded")
 
 
 @pytest.mark.parametrize("kind", ["folder", "fifo"])
@@ -152,7 +155,7 @@ async def test_what_is_not_a_regular_file_is_refused(desk: Desk, kind: str) -> N
         os.mkfifo(desk.file(RESEARCH))
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match=r"is not a regular file\. Move it away and try again."):
-            await engine.artifact("s1", RESEARCH)
+            await engine.session("s1").artifact(RESEARCH)
 
 
 @on_loop
@@ -161,7 +164,7 @@ async def test_a_huge_file_is_refused_before_it_is_read(desk: Desk) -> None:
         file.truncate(LARGEST + 1)  # sparse
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match=f"has {LARGEST + 1} bytes, but the limit"):
-            await engine.artifact("s1", RESEARCH)
+            await engine.session("s1").artifact(RESEARCH)
 
 
 @on_loop
@@ -180,7 +183,7 @@ async def test_a_file_that_grows_while_it_is_read_does_not_fill_the_memory(
     monkeypatch.setattr(os, "read", endless)
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match="grew while it was read"):
-            await engine.artifact("s1", RESEARCH)
+            await engine.session("s1").artifact(RESEARCH)
     assert sum(pieces) <= 2**20 + 2 * PIECE
 
 
@@ -190,18 +193,18 @@ async def test_a_folder_of_another_session_is_not_read(desk: Desk) -> None:
     note.write_text(note.read_text().replace('"s1"', '"s2"'))
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match="belongs to session 's2'"):
-            await engine.artifact("s1", RESEARCH)
+            await engine.session("s1").artifact(RESEARCH)
 
 
 @on_loop
 async def test_other_mistakes_are_named(desk: Desk) -> None:
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match=r"Did you mean '1-research.json'"):
-            await engine.artifact("s1", "1-reserch.json")
+            await engine.session("s1").artifact("1-reserch.json")
         with pytest.raises(ValueError, match="version must be 'present' or 'recorded', not 'newest'"):
-            await engine.artifact("s1", RESEARCH, version="newest")  # type: ignore[arg-type]
+            await engine.session("s1").artifact(RESEARCH, version="newest")  # type: ignore[arg-type]
         with pytest.raises(TypeError, match="path must be a string, not PosixPath"):
-            await engine.artifact("s1", Path(RESEARCH))  # type: ignore[arg-type]
+            await engine.session("s1").artifact(Path(RESEARCH))  # type: ignore[arg-type]
         await (await engine.start(plain, session_id="plain", company="Fern")).outcome()
         with pytest.raises(VerbRefused, match="has no artifacts"):
-            await engine.artifact("plain", RESEARCH)
+            await engine.session("plain").artifact(RESEARCH)

@@ -207,7 +207,7 @@ async def test_several_steps_may_leave_the_same_files_and_the_newest_counts(tmp_
     assert calls.taken() == ["first", "second", "third"]
     file = tmp_path / "out" / "s" / "a.md"
     async with Engine(tmp_path / "hold.db", workflows=[flow], signals=False) as engine:
-        session = await engine.session("s1")
+        session = engine.session("s1")
         assert {(each.path, each.step) for each in await session.artifacts()} == {
             ("s/a.md", "third"),
             ("s/b.md", "third"),

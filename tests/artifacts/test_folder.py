@@ -150,7 +150,7 @@ async def test_a_session_that_asks_for_the_folder_of_another_is_not_stored(desk:
         with pytest.raises(FolderRefused, match=r"belongs to session 's1'. Choose another folder for this session"):
             await engine.start(memo, company="Moss", session_id="s2", folder=desk.folder)
         with pytest.raises(FolderRefused, match="belongs to session 's1'"):
-            await engine.fork("s1", session_id="s3", folder=desk.folder)
+            await engine.session("s1").fork(session_id="s3", folder=desk.folder)
         assert [each.session_id for each in await engine.sessions()] == ["s1"]
 
 
@@ -163,7 +163,7 @@ async def test_an_empty_folder_is_not_taken_for_one_whose_files_are_missing_and_
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match=r"missing or empty: .*/output. Put it back, .* restore\(\)"):
             await engine.resume("s1")
-        assert sorted(await engine.restore("s1")) == sorted(FILES)
+        assert sorted(await engine.session("s1").restore()) == sorted(FILES)
         await engine.resume("s1")
     assert calls.taken() == []
     assert {path: desk.file(path).read_bytes() for path in FILES} == content
@@ -189,7 +189,7 @@ async def test_who_takes_a_session_up_does_not_begin_its_folder_anew(tmp_path: P
         [question] = await engine.questions()
         await engine.answer(question.id, "yes")
         with pytest.raises(FolderRefused, match="is missing or empty"):
-            await (await engine.session("s1")).outcome()
+            await engine.session("s1").outcome()
         assert not folder.exists()
         (tmp_path / "elsewhere").rename(folder)
         outcome = await (await engine.resume("s1")).outcome()
@@ -202,7 +202,7 @@ async def test_who_takes_a_session_up_does_not_begin_its_folder_anew(tmp_path: P
 @on_loop
 async def test_a_file_that_is_too_large_for_an_artifact_is_not_read(desk: Desk) -> None:
     os.truncate(desk.file("header.md"), LARGEST + 1)
-    states = {each.path: each for each in await desk.ask(lambda engine: engine.artifacts("s1"))}
+    states = {each.path: each for each in await desk.ask(lambda engine: engine.session("s1").artifacts())}
     assert states["header.md"].state == "invalid"
     assert f"has {LARGEST + 1} bytes" in states["header.md"].why
     await desk.resume(edits="discard")

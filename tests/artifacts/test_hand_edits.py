@@ -30,7 +30,7 @@ async def with_accepted_edit(desk: Desk) -> None:
 
 
 async def plan_of(desk: Desk, **options: Any) -> Any:
-    return await desk.ask(lambda engine: engine.plan("s1", **options))
+    return await desk.ask(lambda engine: engine.session("s1").plan(**options))
 
 
 async def set_aside(desk: Desk) -> list[str]:
@@ -126,7 +126,7 @@ async def test_a_missing_file_does_not_replace_an_accepted_edit_without_a_decisi
     assert "restore()" in str(refused.value)
     with pytest.raises(UndecidedEdits):
         await desk.resume(edits="discard")  # there is nothing to discard
-    await desk.ask(lambda engine: engine.restore("s1", ["header.md"]))
+    await desk.ask(lambda engine: engine.session("s1").restore(["header.md"]))
     await desk.resume()
     assert (calls.taken(), "by hand" in desk.file("4-final.md").read_text()) == ([], True)
     desk.file("header.md").unlink()
@@ -151,8 +151,8 @@ async def test_an_edit_that_was_adopted_is_named_when_another_adoption_makes_its
     desk.file(TEAM).write_text(MINE)
     desk.edit_research()
     async with desk.engine() as engine:
-        await engine.adopt("s1", [TEAM], by="ada")
-        await engine.adopt("s1", ["1-research.json"], by="bo")
+        await engine.session("s1").adopt([TEAM], by="ada")
+        await engine.session("s1").adopt(["1-research.json"], by="bo")
         with pytest.raises(UndecidedEdits) as refused:
             await engine.resume("s1")
         assert (refused.value.paths, refused.value.replaced) == ([], [TEAM])
@@ -163,7 +163,7 @@ async def test_an_edit_that_was_adopted_is_named_when_another_adoption_makes_its
 @on_loop
 async def test_after_a_rewind_the_plan_names_the_accepted_edits_that_the_steps_replace(desk: Desk) -> None:
     await with_accepted_edit(desk)
-    await desk.ask(lambda engine: engine.rewind("s1", "draft"))
+    await desk.ask(lambda engine: engine.session("s1").rewind("draft"))
     plan = await plan_of(desk)
     assert ([(each.path, each.step) for each in plan.replaces], plan.needs_decision) == ([(TEAM, "draft")], False)
     await desk.resume()
@@ -175,7 +175,7 @@ async def test_after_a_rewind_the_plan_names_the_accepted_edits_that_the_steps_r
 async def test_an_accepted_edit_of_a_file_that_is_no_longer_published_is_named_too(desk: Desk) -> None:
     await with_accepted_edit(desk)
     async with desk.engine() as engine:
-        await engine.edit("s1", outline=["01-intro"])
+        await engine.session("s1").edit(outline=["01-intro"])
         await (await engine.resume("s1", rerun="draft")).outcome()
     assert not desk.file(TEAM).exists()
     said = f"{TEAM} is no longer published; its accepted edit is kept in {desk.folder}/{KEPT}"
@@ -211,7 +211,9 @@ async def test_a_file_that_is_put_back_to_its_older_version_is_an_edit(desk: Des
     newer = desk.file("1-research.json").read_bytes()
     calls.taken()
     desk.file("1-research.json").write_bytes(old)
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state == "edited"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state == "edited"
+    ]
     assert (found.path, found.why) == ("1-research.json", "it was put back to an older version")
     with pytest.raises(UndecidedEdits, match="put back to an older version"):
         await desk.resume()
@@ -228,7 +230,7 @@ async def test_a_file_that_is_put_back_to_its_older_version_is_an_edit(desk: Des
 async def test_a_file_that_is_put_back_after_its_adoption_is_an_edit_too(desk: Desk) -> None:
     old = desk.file(TEAM).read_bytes()
     desk.file(TEAM).write_text(MINE)
-    await desk.ask(lambda engine: engine.adopt("s1"))
+    await desk.ask(lambda engine: engine.session("s1").adopt())
     desk.file(TEAM).write_bytes(old)
     assert (await desk.states())[TEAM] == "edited"
 

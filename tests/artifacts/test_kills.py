@@ -68,8 +68,8 @@ def check(
     async def look() -> None:
         async with desk.engine() as engine:
             state = await engine.state("s1")
-            assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
-            assert {each.verdict for each in await engine.plan("s1")} == {"done"}
+            assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
+            assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
             assert desk.file("4-final.md").read_text() == state.model_dump()["memo"]
             assert claim in state.model_dump()["memo"]
             assert claim in state.model_dump()["research"][0]["claim"]

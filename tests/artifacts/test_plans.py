@@ -47,20 +47,22 @@ class World:
     async def change(self, field: str) -> None:
         text = f"## state {self.count}\n"
         special: dict[str, Any] = {"research": [Finding(claim=text)], "outline": [f"0{self.count % 3}-new", "02-team"]}
-        planned = await self.engine.plan_edit("s1", {field: special.get(field, text)})
-        await self.engine.edit("s1", {field: special.get(field, text)})
-        assert planned == await self.engine.plan("s1")
+        planned = await self.engine.session("s1").plan_edit({field: special.get(field, text)})
+        await self.engine.session("s1").edit({field: special.get(field, text)})
+        assert planned == await self.engine.session("s1").plan()
 
     async def rewind(self, step: str) -> None:
-        if step in [each.step for each in await self.engine.checkpoints("s1", limit=None) if not each.left_behind]:
-            await self.engine.rewind("s1", step)
+        if step in [
+            each.step for each in await self.engine.session("s1").checkpoints(limit=None) if not each.left_behind
+        ]:
+            await self.engine.session("s1").rewind(step)
 
     async def adopt(self, _: None) -> None:
-        await self.engine.adopt("s1")
+        await self.engine.session("s1").adopt()
 
     async def resume(self, rerun: list[str], until: str | None) -> None:
         before: Any = await self.engine.state("s1")
-        plan = await self.engine.plan("s1", rerun=rerun)
+        plan = await self.engine.session("s1").plan(rerun=rerun)
         planned = [each.step for each in plan if each.verdict in ("next", "will run")]
         session = await self.engine.resume("s1", edits="accept", rerun=rerun, until=until)
         ended = (await session.outcome()).status.value == "completed"
@@ -71,10 +73,10 @@ class World:
         assert (after.company, after.outline) == (before.company, before.outline), "no step writes these"
 
     async def _check(self, ended: bool) -> None:
-        found = await self.engine.artifacts("s1")
+        found = await self.engine.session("s1").artifacts()
         assert {each.state for each in found} <= {"valid"}
         if ended:
-            assert {each.verdict for each in await self.engine.plan("s1")} == {"done"}
+            assert {each.verdict for each in await self.engine.session("s1").plan()} == {"done"}
             assert {each.path for each in found} <= {*in_folder(self.desk.folder)}
 
 

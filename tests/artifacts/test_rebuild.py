@@ -145,7 +145,7 @@ async def test_an_edit_of_the_state_that_a_step_has_read_is_in_the_folder_too(tm
     desk = Desk(tmp_path, rated)
     await stopped_after(desk, "draft")
     async with desk.engine() as engine:
-        await engine.edit("s1", company="Moss")
+        await engine.session("s1").edit(company="Moss")
         outcome = await (await engine.resume("s1", until="header")).outcome()
     async with desk.engine("other.db") as engine:
         session = await engine.rebuild(desk.folder, rated)
@@ -327,7 +327,7 @@ async def test_a_session_whose_steps_leave_artifacts_needs_a_folder_and_others_h
             await engine.start(rated, company="Fern")
         with pytest.raises(FolderRefused, match="publishes no artifacts"):
             await engine.start(quiet, folder=desk.folder)
-        assert await engine.artifacts((await engine.start(quiet, session_id="q")).id) == []
+        assert await engine.session((await engine.start(quiet, session_id="q")).id).artifacts() == []
 
 
 def test_paths_with_fields_are_found_if_the_fields_are_given(tmp_path: Path) -> None:
@@ -476,10 +476,10 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
         "rated", state=Renamed, steps=[dig, tell, header, finalize, rate], version=2, migrations=[to_findings]
     )  # fmt: skip
     async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
-        await engine.rewind("s1", "finalize")
+        await engine.session("s1").rewind("finalize")
         await (await engine.resume("s1")).outcome()
         assert calls.taken() == ["finalize", "rate"]
-        assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
+        assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
         desk.edit_research()
         outcome = await (await engine.resume("s1", edits="accept")).outcome()
     assert calls.taken() == ["tell", "finalize", "rate"]

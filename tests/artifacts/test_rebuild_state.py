@@ -92,10 +92,10 @@ async def test_an_edit_that_a_rewind_has_left_behind_is_not_in_the_folder_any_mo
     desk = Desk(tmp_path)
     await desk.run()
     async with desk.engine() as engine:
-        await engine.edit("s1", score=1.0)
+        await engine.session("s1").edit(score=1.0)
         await (await engine.resume("s1")).outcome()
         assert (desk.folder / OWN / "edited.json").exists()
-        await engine.rewind("s1", "finalize")
+        await engine.session("s1").rewind("finalize")
         outcome = await (await engine.resume("s1")).outcome()
     assert outcome.state.score is None
     await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
@@ -107,7 +107,7 @@ async def test_a_session_that_did_not_begin_with_the_first_step_is_known_by_its_
     await desk.run()
     calls.taken()
     async with desk.engine() as engine:
-        fork = await engine.fork("s1", at_step="header", session_id="s2", folder=tmp_path / "fork")
+        fork = await engine.session("s1").fork(at_step="header", session_id="s2", folder=tmp_path / "fork")
         state = (await fork.outcome()).state
         given = Memo(company="Oak", research=[Finding(claim="Oak grows oaks.")])
         late = await engine.start(memo, given, at_step="draft", session_id="s3", folder=tmp_path / "late")

@@ -25,7 +25,7 @@ async def test_an_edit_of_the_state_stays_when_a_later_redo_goes_back_further_th
     desk: Desk,
 ) -> None:
     async with desk.engine() as engine:
-        await engine.edit("s1", company="Moss")
+        await engine.session("s1").edit(company="Moss")
         await (await engine.resume("s1", rerun="finalize")).outcome()
         outcome = await (await engine.resume("s1", rerun="research")).outcome()
         assert outcome.state.company == "Moss"
@@ -38,8 +38,8 @@ async def test_an_edit_of_the_state_stays_when_a_later_redo_goes_back_further_th
 async def test_a_step_that_is_to_run_again_sees_what_was_edited_since_and_others_are_kept(desk: Desk) -> None:
     """header is kept, although it reads the company: an edit of the state does not make finished steps stale."""
     async with desk.engine() as engine:
-        await engine.edit("s1", outline=["01-intro"], company="Moss")
-        verdicts = {each.step: each.verdict for each in await engine.plan("s1", rerun="draft")}
+        await engine.session("s1").edit(outline=["01-intro"], company="Moss")
+        verdicts = {each.step: each.verdict for each in await engine.session("s1").plan(rerun="draft")}
         outcome = await (await engine.resume("s1", rerun="draft")).outcome()
     assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
     assert calls.taken() == ["draft", "01-intro", "finalize"]
@@ -51,8 +51,8 @@ async def test_a_step_that_is_to_run_again_sees_what_was_edited_since_and_others
 async def test_an_edit_of_what_a_kept_step_wrote_stays_behind_it_however_often_it_is_kept(desk: Desk) -> None:
     desk.file("header.md").write_text("# by Ada\n")
     async with desk.engine() as engine:
-        await engine.adopt("s1", by="ada")
-        await engine.edit("s1", header="# by Bo\n")
+        await engine.session("s1").adopt(by="ada")
+        await engine.session("s1").edit(header="# by Bo\n")
         for _ in range(2):
             outcome = await (await engine.resume("s1", rerun="draft")).outcome()
             assert outcome.state.header == "# by Bo\n"
@@ -107,7 +107,7 @@ async def test_discarding_puts_back_also_what_nobody_has_built_on(desk: Desk) ->
 async def test_where_nothing_was_edited_nothing_is_adopted_and_what_has_ended_stays_so(desk: Desk) -> None:
     async with desk.engine() as engine:
         before = await engine.info("s1")
-        assert await engine.adopt("s1") == []
+        assert await engine.session("s1").adopt() == []
         after = await engine.info("s1")
     assert (after.seq, after.status) == (before.seq, before.status)
 
@@ -141,11 +141,11 @@ def indent_anew(desk: Desk, path: str = "1-research.json", indent: int | None = 
 async def test_what_is_only_written_otherwise_is_taken_in_and_nobody_is_stale(desk: Desk) -> None:
     for indent in (7, None):
         data = indent_anew(desk, indent=indent)
-        found = await desk.ask(lambda engine: engine.artifacts("s1"))
+        found = await desk.ask(lambda engine: engine.session("s1").artifacts())
         assert [(each.state, each.why) for each in found if each.state != "valid"] == [
             ("edited", "the file was reformatted; its content is unchanged")
         ]
-        plan = await desk.ask(lambda engine: engine.plan("s1"))
+        plan = await desk.ask(lambda engine: engine.session("s1").plan())
         assert (plan.undecided, plan.stale, {each.verdict for each in plan}) == ((), (), {"done"})
         assert (await desk.resume(by="ada")).status.value == "completed"
         assert (calls.taken(), desk.file("1-research.json").read_bytes()) == ([], data)
@@ -174,7 +174,7 @@ async def test_another_form_stays_when_steps_before_and_behind_it_run_again(desk
     await desk.resume()
     async with desk.engine() as engine:
         await (await engine.resume("s1", rerun="draft")).outcome()
-        await engine.rewind("s1", "header")
+        await engine.session("s1").rewind("header")
         outcome = await (await engine.resume("s1")).outcome()
     assert desk.file("1-research.json").read_bytes() == form
     assert outcome.state.research[0].claim == "Fern grows ferns, call 1."
@@ -203,9 +203,9 @@ async def test_a_shorter_form_is_no_remnant(tmp_path: Path) -> None:
 async def test_what_an_adopted_edit_has_made_stale_stays_stale_over_a_rewind_to_a_later_step(desk: Desk) -> None:
     desk.edit_research()
     async with desk.engine() as engine:
-        await engine.adopt("s1", by="ada")
-        await engine.rewind("s1", "finalize")
-        verdicts = {each.step: each.verdict for each in await engine.plan("s1")}
+        await engine.session("s1").adopt(by="ada")
+        await engine.session("s1").rewind("finalize")
+        verdicts = {each.step: each.verdict for each in await engine.session("s1").plan()}
         outcome = await (await engine.resume("s1")).outcome()
     assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
     assert calls.taken() == ["draft", *SECTIONS, "finalize"]
@@ -217,7 +217,7 @@ async def test_files_that_a_step_does_not_leave_any_more_go_to_the_bin(desk: Des
     gone = desk.file("2-sections/03-risks.md").read_bytes()
     desk.file("2-sections/notes.md").write_text("mine\n")
     async with desk.engine() as engine:
-        await engine.edit("s1", outline=["01-intro", "02-team"])
+        await engine.session("s1").edit(outline=["01-intro", "02-team"])
         await (await engine.resume("s1", rerun="draft")).outcome()
     sections = [path for path in in_folder(desk.folder) if path.startswith("2-")]
     assert sections == ["2-sections/01-intro.md", "2-sections/02-team.md", "2-sections/notes.md"]
@@ -252,7 +252,7 @@ async def test_a_visit_that_remembers_work_on_what_was_edited_begins_anew(tmp_pa
     assert (await desk.run()).status.value == "failed"
     if edited:
         desk.edit_research()
-    plan = await desk.ask(lambda engine: engine.plan("s1"))
+    plan = await desk.ask(lambda engine: engine.session("s1").plan())
     assert ("starts again" in plan["compose"].why) is edited
     outcome = await desk.resume()
     assert outcome.status.value == "completed"
@@ -331,12 +331,12 @@ async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_i
     await desk.run()
     assert calls.taken() == ["end"]
     async with desk.engine() as engine:
-        plan = await engine.plan("s1", rerun="head")
+        plan = await engine.session("s1").plan(rerun="head")
         assert [each.verdict for each in plan] == ["done", "next", "may run"]
         assert plan["end"].why == "runs if its input header is written"
         await (await engine.resume("s1", rerun="head")).outcome()
         assert calls.taken() == []
-        await engine.edit("s1", company="Moss")
+        await engine.session("s1").edit(company="Moss")
         await (await engine.resume("s1", rerun="head")).outcome()
     assert calls.taken() == ["head", "end"]
 
@@ -346,7 +346,7 @@ async def test_of_edits_in_the_state_and_in_files_the_later_one_counts_however_f
     """The rest of the field stays as it was edited in the state."""
     sections = {"01-intro": "## one", "02-team": "## two", "03-risks": "## three"}
     async with desk.engine() as engine:
-        await engine.edit("s1", sections=sections)
+        await engine.session("s1").edit(sections=sections)
         desk.file("2-sections/01-intro.md").write_text("## by hand, and long enough")
         expected = sections | {"01-intro": "## by hand, and long enough"}
         orders: list[dict[str, Any]] = [{"edits": "accept"}, {"rerun": "finalize"}, {"rerun": "header"}]
@@ -354,7 +354,7 @@ async def test_of_edits_in_the_state_and_in_files_the_later_one_counts_however_f
             outcome: Any = await (await engine.resume("s1", **options)).outcome()
             assert outcome.state.sections == expected
             assert "## by hand, and long enough## two## three" in outcome.state.memo
-        await engine.edit("s1", sections=sections)
+        await engine.session("s1").edit(sections=sections)
         outcome = await (await engine.resume("s1", rerun=["header", "finalize"])).outcome()
     assert outcome.state.sections == sections
     assert "## one## two## three" in outcome.state.memo
@@ -365,7 +365,7 @@ async def test_a_step_that_was_to_be_kept_runs_if_it_is_named_in_the_middle_of_a
     await desk.resume(rerun=["draft"], until="draft")
     calls.taken()
     assert (await desk.plan())["header"] == "done"
-    plan = await desk.ask(lambda engine: engine.plan("s1", rerun=["header"]))
+    plan = await desk.ask(lambda engine: engine.session("s1").plan(rerun=["header"]))
     assert {each.step: each.verdict for each in plan}["header"] != "done"
     await desk.resume(rerun=["header"])
     assert calls.taken() == ["header", "finalize"]

@@ -35,22 +35,22 @@ async def restored(engine: Engine) -> list[Any]:
 async def test_a_restore_is_recorded_with_its_author_and_reason(desk: Desk) -> None:
     async with desk.engine() as engine:
         before = await engine.info("s1")
-        assert await engine.restore("s1", by="ada", reason="a typo") == ["1-research.json"]
+        assert await engine.session("s1").restore(by="ada", reason="a typo") == ["1-research.json"]
         after = await engine.info("s1")
         assert (after.status, after.seq) == (before.status, before.seq + 1), "a completed session stays completed"
         [(agent, summary, data)] = await restored(engine)
         assert (agent, summary) == ("ada", "restored by ada: 1-research.json (a typo)")
         assert (list(data["files"]), data["by"], data["reason"]) == (["1-research.json"], "ada", "a typo")
         assert (await engine.verify("s1")).ok
-        assert {each.verdict for each in await engine.plan("s1")} == {"done"}
+        assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
     assert ((await desk.resume()).status.value, calls.taken()) == ("completed", [])
 
 
 @on_loop
 async def test_a_restore_of_nothing_is_not_recorded(desk: Desk) -> None:
     async with desk.engine() as engine:
-        await engine.restore("s1")
-        assert await engine.restore("s1", by="ada") == []
+        await engine.session("s1").restore()
+        assert await engine.session("s1").restore(by="ada") == []
         assert [summary for _, summary, _ in await restored(engine)] == ["restored by someone: 1-research.json"]
 
 
@@ -59,11 +59,11 @@ async def test_a_restore_that_is_refused_is_not_recorded_and_changes_no_file(des
     edited = desk.file("1-research.json").read_bytes()
     async with desk.engine() as engine:
         with pytest.raises(VerbRefused, match=r"header\.md' is valid"):
-            await engine.restore("s1", ["header.md"], by="ada")
+            await engine.session("s1").restore(["header.md"], by="ada")
         with pytest.raises(ValueError, match="by"):
-            await engine.restore("s1", by="\ud800")
+            await engine.session("s1").restore(by="\ud800")
         with pytest.raises(EventRefused, match="reserved"):
-            await engine.emit("s1", "artifact.restored", "forged")
+            await engine.session("s1").emit("artifact.restored", "forged")
         assert await restored(engine) == []
     assert desk.file("1-research.json").read_bytes() == edited
 
@@ -83,7 +83,7 @@ async def test_a_restore_that_a_crash_interrupts_is_recorded_and_can_be_repeated
         with monkeypatch.context() as broken:
             broken.setattr(ArtifactFolder, "publish", crash)
             with pytest.raises(Crash):
-                await engine.restore("s1", by="ada")
+                await engine.session("s1").restore(by="ada")
         assert desk.file("1-research.json").read_bytes() == edited
-        assert await engine.restore("s1", by="bob") == ["1-research.json"]
+        assert await engine.session("s1").restore(by="bob") == ["1-research.json"]
         assert [agent for agent, _, _ in await restored(engine)] == ["ada", "bob"]

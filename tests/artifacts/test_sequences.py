@@ -138,7 +138,9 @@ class World:
         """The steps that have ended; None if the session was never stored."""
         try:
             async with self.desk.engine() as engine:
-                return {each.step for each in await engine.checkpoints("s1", limit=None) if not each.left_behind}
+                return {
+                    each.step for each in await engine.session("s1").checkpoints(limit=None) if not each.left_behind
+                }
         except PausepointError:
             return None
 
@@ -191,8 +193,8 @@ class World:
     async def _check(self) -> None:
         """Every file is valid and what the state says, and what was made was made of what there is."""
         async with self.desk.engine() as engine:
-            assert {each.state for each in await engine.artifacts("s1")} == {"valid"}
-            assert {each.verdict for each in await engine.plan("s1")} == {"done"}
+            assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
+            assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
             state: Any = await engine.state("s1")
         assert self.desk.file("header.md").read_text() == state.header
         assert self.desk.file("4-final.md").read_text() == state.memo

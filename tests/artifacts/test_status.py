@@ -48,7 +48,7 @@ async def test_an_edit_with_finished_readers_is_not_taken_in_without_a_decision(
     desk.edit_research()
     assert (await desk.states())["1-research.json"] == "edited"
     async with desk.engine() as engine:
-        plan = await engine.plan("s1")
+        plan = await engine.session("s1").plan()
         before = (await engine.info("s1")).seq
         with pytest.raises(UndecidedEdits) as refused:
             await engine.resume("s1")
@@ -76,7 +76,7 @@ async def test_an_accepted_edit_is_recorded_and_exactly_its_readers_run_again(de
     events = await desk.events()
     assert ("artifact.edited", "edited by ada: 1-research.json") in events
     assert ("step.skipped", "header#1 skipped: reused: its inputs are unchanged") in events
-    by = {each.path: each.by for each in await desk.ask(lambda engine: engine.artifacts("s1"))}
+    by = {each.path: each.by for each in await desk.ask(lambda engine: engine.session("s1").artifacts())}
     assert by["1-research.json"] == "ada"
     assert by["header.md"] is None
     assert (await desk.resume()).status.value == "completed"
@@ -117,7 +117,9 @@ async def test_an_edit_that_nobody_has_read_is_taken_in_and_said(tmp_path: Path)
 async def test_what_cannot_be_read_any_more_is_named_with_its_place_and_waits(desk: Desk) -> None:
     whole = desk.file("1-research.json").read_text()
     desk.file("1-research.json").write_text(whole[: len(whole) // 2])
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state == "invalid"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state == "invalid"
+    ]
     assert (found.path, found.line, found.column > 0) == ("1-research.json", 3, True)
     for edits in (None, "accept"):
         with pytest.raises(UndecidedEdits, match=r"1-research\.json is invalid: line 3, column \d+"):
@@ -131,7 +133,9 @@ async def test_what_cannot_be_read_any_more_is_named_with_its_place_and_waits(de
 @on_loop
 async def test_what_does_not_fit_the_model_is_named_with_its_place(desk: Desk) -> None:
     desk.file("1-research.json").write_text('[\n  {"claim": "a long enough claim",\n   "weight": "heavy"}\n]\n')
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state == "invalid"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state == "invalid"
+    ]
     assert (found.line, found.column) == (3, 14)
     assert "0.weight" in found.why
 
@@ -151,7 +155,9 @@ async def test_a_step_whose_artifact_is_broken_runs_again_on_demand_and_what_was
 async def test_a_text_that_is_cut_off_is_no_edit(desk: Desk) -> None:
     whole = desk.file("4-final.md").read_bytes()
     desk.file("4-final.md").write_bytes(whole[:40])
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state != "valid"
+    ]
     assert (found.state, found.why) == ("invalid", f"line 4, column 13: cut off after 40 of {len(whole)} bytes")
     with pytest.raises(UndecidedEdits):
         await desk.resume()
@@ -164,7 +170,7 @@ async def test_a_missing_file_makes_its_step_run_again_and_who_read_from_it(desk
     assert (await desk.states())["header.md"] == "missing"
     assert (await desk.states())["4-final.md"] == "stale"
     async with desk.engine() as engine:
-        plan = await engine.plan("s1")
+        plan = await engine.session("s1").plan()
     assert (plan["header"].verdict, plan["header"].why) == ("next", "artifact missing: header.md")
     assert plan["finalize"].why == "upstream changed: header runs again"
     await desk.resume()
@@ -208,7 +214,9 @@ async def test_other_bytes_of_the_same_size_and_time_are_noticed(desk: Desk) -> 
 @on_loop
 async def test_an_edit_below_the_least_size_is_a_remnant_but_what_the_step_left_is_not(desk: Desk) -> None:
     desk.file("4-final.md").write_text("## x")
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state != "valid"
+    ]
     assert (found.state, "4 bytes" in found.why) == ("invalid", True)
     small = Desk(desk.path / "small")
     (desk.path / "small").mkdir()
@@ -220,7 +228,9 @@ async def test_an_edit_below_the_least_size_is_a_remnant_but_what_the_step_left_
 @on_loop
 async def test_an_edit_that_takes_away_what_has_to_be_there_is_invalid(desk: Desk) -> None:
     desk.file("4-final.md").write_text("no heading in here at all, only a text\n")
-    [found] = [each for each in await desk.ask(lambda engine: engine.artifacts("s1")) if each.state != "valid"]
+    [found] = [
+        each for each in await desk.ask(lambda engine: engine.session("s1").artifacts()) if each.state != "valid"
+    ]
     assert (found.state, found.why) == ("invalid", "its holds= check returned False")
 
 
@@ -273,9 +283,9 @@ async def test_an_edit_of_something_kept_stays_when_something_before_it_runs_aga
 @on_loop
 async def test_an_edit_of_the_state_stays_when_a_step_before_it_runs_again(desk: Desk) -> None:
     async with desk.engine() as engine:
-        await engine.edit("s1", memo="## by hand, this time\n")
-        await engine.rewind("s1", "finalize")
-        await engine.edit("s1", company="Moss")
+        await engine.session("s1").edit(memo="## by hand, this time\n")
+        await engine.session("s1").rewind("finalize")
+        await engine.session("s1").edit(company="Moss")
     outcome = await desk.resume(rerun="draft")
     assert outcome.state.company == "Moss"
     assert calls.taken() == ["draft", *SECTIONS, "finalize"]
@@ -300,7 +310,7 @@ async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_le
 ) -> None:
     monkeypatch.setattr("pausepoint.engine.artifacts.code_of", lambda fn: f"new {fn.__name__}")
     async with desk.engine() as engine:
-        plan = await engine.plan("s1")
+        plan = await engine.session("s1").plan()
     assert {each.verdict for each in plan} == {"done"}
     assert "its code has changed" in plan["draft"].why
     assert plan.changed == ("research", "draft", "header", "finalize")
@@ -315,8 +325,8 @@ async def test_a_plan_and_a_resume_say_that_code_has_changed_and_keep_what_it_le
 @on_loop
 async def test_a_rewind_makes_the_files_behind_it_ours_still_and_stale(desk: Desk) -> None:
     async with desk.engine() as engine:
-        await engine.rewind("s1", "draft")
-        plan = await engine.plan("s1")
+        await engine.session("s1").rewind("draft")
+        plan = await engine.session("s1").plan()
     assert [each.verdict for each in plan] == ["done", "next", "will run", "will run"]
     await desk.resume()
     assert calls.taken() == ["draft", *SECTIONS, "header", "finalize"]
@@ -332,14 +342,14 @@ async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: D
     await desk.resume(edits="accept")
     calls.taken()
     async with desk.engine() as engine:
-        await engine.rewind("s1", "draft")
+        await engine.session("s1").rewind("draft")
         outcome = await (await engine.resume("s1")).outcome()
     assert calls.taken() == ["draft", *SECTIONS, "header", "finalize"]
     assert "grows moss" in outcome.state.memo
     assert desk.file("1-research.json").read_bytes() == edited
     assert desk.file("header.md").read_text() == outcome.state.header == "# Fern, call 1\n", "made anew"
     async with desk.engine() as engine:
-        await engine.rewind("s1", "finalize")
+        await engine.session("s1").rewind("finalize")
         assert (await engine.state("s1")).model_dump()["research"][0]["claim"].endswith("grows moss.")
 
 
@@ -350,12 +360,12 @@ async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_some
     async with desk.engine() as engine:
         await (await engine.resume("s1", until="draft")).outcome()
         assert calls.taken() == ["draft", "02-team"]
-        plan = await engine.plan("s1")
+        plan = await engine.session("s1").plan()
         assert [each.verdict for each in plan] == ["done", "done", "done", "will run"]
     desk.file("header.md").unlink()
     desk.file("1-research.json").write_text(json.dumps([{"claim": "Moss, after all of this."}]))
     async with desk.engine() as engine:
-        plan = await engine.plan("s1")
+        plan = await engine.session("s1").plan()
         assert [each.verdict for each in plan] == ["done", "next", "done", "will run"]
         outcome = await (await engine.resume("s1", edits="accept")).outcome()
     assert calls.taken() == ["draft", *SECTIONS, "finalize"], "header is still kept"
@@ -369,11 +379,11 @@ async def test_adopt_and_restore_do_it_for_single_files_and_run_nothing(desk: De
     desk.edit_research()
     desk.file("header.md").write_text("# Other\n")
     async with desk.engine() as engine:
-        assert await engine.restore("s1", ["header.md"]) == ["header.md"]
-        stale = await engine.adopt("s1", ["1-research.json"], by="ada", reason="a typo")
+        assert await engine.session("s1").restore(["header.md"]) == ["header.md"]
+        stale = await engine.session("s1").adopt(["1-research.json"], by="ada", reason="a typo")
         with pytest.raises(VerbRefused, match=r"'header\.md' is valid"):
-            await engine.adopt("s1", ["header.md"])
-        plan = await engine.plan("s1")
+            await engine.session("s1").adopt(["header.md"])
+        plan = await engine.session("s1").plan()
     assert desk.file("header.md").read_bytes() == whole
     assert [each.step for each in stale] == ["draft", "finalize"]
     assert [each.verdict for each in plan] == ["done", "next", "done", "will run"]
@@ -404,9 +414,9 @@ async def test_something_else_at_the_place_of_an_artifact_is_set_aside(tmp_path:
 async def test_a_fork_leaves_its_own_files_in_a_folder_of_its_own(desk: Desk) -> None:
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match="needs a folder"):
-            await engine.fork("s1", at_step="header", session_id="s2")
-        assert (await engine.plan_fork("s1", at_step="header"))["header"].verdict == "next"
-        session = await engine.fork("s1", at_step="header", session_id="s2", folder=desk.path / "other")
+            await engine.session("s1").fork(at_step="header", session_id="s2")
+        assert (await engine.session("s1").plan_fork(at_step="header"))["header"].verdict == "next"
+        session = await engine.session("s1").fork(at_step="header", session_id="s2", folder=desk.path / "other")
         outcome = await session.outcome()
         assert {each.state for each in await session.artifacts()} == {"valid"}
     assert (outcome.status.value, calls.taken()) == ("completed", ["header", "finalize"])
@@ -421,8 +431,8 @@ async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(de
     desk.edit_research()
     await desk.resume(edits="accept")
     async with desk.engine() as engine:
-        await engine.redact("s1", field="header", value="")
-        await engine.redact("s1", field="memo", value="")  # finalize has copied it
+        await engine.session("s1").redact(field="header", value="")
+        await engine.session("s1").redact(field="memo", value="")  # finalize has copied it
         row = await engine.store.get("s1")
         assert row is not None
         payloads = b"".join(record.payload for record in await engine.store.records(row.key, 1) if not record.redacted)
@@ -437,9 +447,9 @@ async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_im
     await desk.resume(edits="accept")
     calls.taken()
     async with desk.engine() as engine, desk.engine("other.db") as other:
-        await engine.export_session("s1", desk.path / "s1.jsonl")
+        await engine.session("s1").export(desk.path / "s1.jsonl")
         await other.import_session(desk.path / "s1.jsonl", folder=desk.folder)
-        assert {each.state for each in await other.artifacts("s1")} == {"valid"}
+        assert {each.state for each in await other.session("s1").artifacts()} == {"valid"}
         await (await other.resume("s1", rerun="header")).outcome()
         assert (await other.verify()).ok
     assert calls.taken() == ["header", "finalize"]
@@ -506,9 +516,9 @@ async def test_verbs_that_cannot_be_right_are_refused(desk: Desk) -> None:
         with pytest.raises(InputConflict, match="its folder is"):
             await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.path / "other")
         with pytest.raises(FolderRefused, match=r"has no artifact 'haeder\.md'. Did you mean 'header\.md'"):
-            await engine.restore("s1", ["haeder.md"])
+            await engine.session("s1").restore(["haeder.md"])
         with pytest.raises(DefinitionError, match="stay inside the session's folder"):
-            await engine.restore("s1", ["../secret"])
+            await engine.session("s1").restore(["../secret"])
 
 
 @on_loop
@@ -531,7 +541,7 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
 async def test_an_edit_of_the_state_stands_through_one_redo_after_another(desk: Desk) -> None:
     """The second goes back further than the first, to before the edit, which an edited file has nothing to do with."""
     async with desk.engine() as engine:
-        await engine.edit("s1", company="Moss")
+        await engine.session("s1").edit(company="Moss")
     await desk.resume(rerun="header")
     assert "Moss" in desk.file("header.md").read_text()
     calls.taken()
@@ -564,6 +574,8 @@ async def test_what_is_read_of_the_log_does_not_follow_the_number_of_files(tmp_p
                 return await read(*args)
 
             store.records = counted
-            assert {each.state for each in await engine.artifacts("s1") if "sections" in each.path} == {"invalid"}
-            assert len(await engine.restore("s1")) == number
+            assert {each.state for each in await engine.session("s1").artifacts() if "sections" in each.path} == {
+                "invalid"
+            }
+            assert len(await engine.session("s1").restore()) == number
     assert counts[0] == counts[1]

@@ -300,10 +300,10 @@ def newer(folder: Path) -> None:
 def exported(folder: Path) -> None:
     async def act(engine: Engine, job: Any, paper: Any) -> None:
         await begun(engine, job, "ask")
-        await engine.export_session("ask1", folder / "ask.jsonl")
+        await engine.session("ask1").export(folder / "ask.jsonl")
         session = await engine.start(paper, session_id="p1", folder=folder / "out")
         await session.outcome()
-        await engine.export_session("p1", folder / "p1.jsonl")
+        await engine.session("p1").export(folder / "p1.jsonl")
 
     project(folder)
     stored(folder, act, "other.db")
@@ -312,7 +312,7 @@ def exported(folder: Path) -> None:
 def removed(folder: Path) -> None:
     async def act(engine: Engine, job: Any, _: Any) -> None:
         await begun(engine, job, "", "gone")
-        await engine.remove("gone")
+        await engine.session("gone").remove()
         await begun(engine, job, "ask")
 
     stored(project(folder), act)
@@ -475,7 +475,7 @@ SCENES = {
 
 async def _removed_all(engine: Engine, job: Any, _: Any) -> None:
     await begun(engine, job, "", "gone")
-    await engine.remove("gone")
+    await engine.session("gone").remove()
 
 
 async def _many(engine: Engine, job: Any, _: Any) -> None:

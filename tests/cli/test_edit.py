@@ -416,7 +416,7 @@ def test_a_rewind_is_planned_then_done_and_the_session_stands_still(place: Path)
 def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
     async def number() -> int:
         async with opened(place) as engine:
-            return next(each.seq for each in await engine.checkpoints("one") if each.name == "review#1")
+            return next(each.seq for each in await engine.session("one").checkpoints() if each.name == "review#1")
 
     done = run("rewind", "one", "--to", str(asyncio.run(number())), "--reuse", "--run", cwd=place)
     assert done.code == 0

@@ -82,7 +82,7 @@ def test_a_list_is_given_as_json_or_item_by_item(
     assert run("run", "survey.py", "--session-id", "s1", *given, cwd=tmp_path).code == 0
 
     async def stored(engine: Engine) -> object:
-        return (await engine.stored("s1")).values[field]
+        return (await engine.session("s1").stored()).values[field]
 
     assert within(tmp_path / ".pausepoint" / "pausepoint.db", stored) == expected
 

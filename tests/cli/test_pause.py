@@ -152,7 +152,7 @@ async def test_filters_pause_those_that_match_all_of_them(place: Path) -> None:
         for name, tag in (("a", "night"), ("b", "day"), ("c", "night")):
             await engine.start(office.chat, session_id=name, tags=tag, owner="ann")
         await engine.start(office.brief, topic="otters", session_id="done", tags="old")
-        await (await engine.session("done")).outcome()
+        await engine.session("done").outcome()
         done = await beside("pause", "--workflow", "chat", "--tag", "night", "--json", cwd=place)
         assert done.code == 0
         assert sorted(each["session_id"] for each in json.loads(done.stdout)["done"]) == ["a", "c"]
@@ -348,7 +348,7 @@ async def test_a_message_is_kept_until_somebody_drives_the_session_on(place: Pat
     assert done.stdout == "talk  ready: the message is stored, and delivered when the session is resumed\n"
     assert done.stderr == "Resume (add --target file.py:name):  pausepoint resume talk\n"
     async with opened(place) as engine:
-        assert (await (await engine.session("talk")).outcome()).status is Status.COMPLETED
+        assert (await engine.session("talk").outcome()).status is Status.COMPLETED
     done = await beside("send", "talk", "again", cwd=place)
     assert (done.code, "accepts no more messages" in done.stderr) == (5, True)
 
@@ -366,7 +366,7 @@ async def test_a_message_with_a_key_is_sent_once(place: Path) -> None:
     assert (done.code, "different message with the key 'm1'" in done.stderr) == (5, True)
     assert (await beside("send", "talk", "ho", "--key", "", cwd=place)).code == 2
     async with opened(place) as engine:
-        session = await engine.session("talk")
+        session = engine.session("talk")
         await session.outcome()
         assert (await session.state()).said == ["hi"]
 

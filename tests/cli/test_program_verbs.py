@@ -55,7 +55,7 @@ def change_word(engine: BlockingEngine, session: str, word: str) -> Any:
         raise FileNotFoundError(2, "No such file or directory", "word.txt")
     if word == "model":
         Shown.model_validate({"word": 1})
-    engine.rewind(session, "say", word=word)
+    engine.session(session).rewind("say", word=word)
     click.echo(f"now {word}")
     return engine.session(session)
 

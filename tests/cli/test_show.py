@@ -143,7 +143,7 @@ def test_an_unknown_id_is_4_and_an_ambiguous_one_lists_the_candidates(tmp_path: 
 
 def test_a_removed_session_is_said_to_be_removed(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.remove("ada", by="bob", reason="she asked"))
+    within(store, lambda engine: engine.session("ada").remove(by="bob", reason="she asked"))
     done = here(tmp_path, "show", "ada")
     assert done.code == 4
     assert re.search(r"Session 'ada' \(letter\) was removed .* by bob: she asked", done.stderr)
@@ -170,7 +170,7 @@ def test_what_was_redacted_is_called_so(tmp_path: Path) -> None:
 
     async def redact(engine: Engine) -> None:
         await (await engine.resume("ada")).outcome()
-        await engine.redact("ada", field="reply", value="(gone)", by="bob")
+        await engine.session("ada").redact(field="reply", value="(gone)", by="bob")
 
     within(store, redact)
     listed = run("checkpoints", "ada", cwd=tmp_path)
@@ -251,7 +251,7 @@ def test_checkpoints_are_listed_with_number_and_name(zoo: Zoo) -> None:
 
 def test_checkpoints_left_behind_by_a_rewind_are_marked(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.rewind("ada", "write"))
+    within(store, lambda engine: engine.session("ada").rewind("write"))
     assert "rolled back by a rewind" in here(tmp_path, "checkpoints", "ada").stdout
 
 

@@ -31,7 +31,7 @@ def asleep(folder: Path) -> None:
 
     async def start(engine: Engine) -> None:
         await engine.start(naps.nap, session_id="x")
-        async for info in engine.watch("x"):
+        async for info in engine.session("x").watch():
             if info.status is Status.SLEEPING:
                 return
 

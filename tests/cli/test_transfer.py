@@ -72,7 +72,7 @@ def test_a_file_that_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> No
 
 def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.export_session("ada", tmp_path / "ada.jsonl"))
+    within(store, lambda engine: engine.session("ada").export(tmp_path / "ada.jsonl"))
     assert (taken := run("import", "ada.jsonl", "--json", cwd=tmp_path)).code == 5
     assert json.loads(taken.stderr)["exit_code"] == 5
     assert "--session-id" in taken.stderr
@@ -90,7 +90,7 @@ def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path)
 def test_a_file_that_was_changed_or_is_missing_is_refused_and_nothing_is_stored(tmp_path: Path) -> None:
     store = letters(tmp_path / "here", ada="Ada")
     path = tmp_path / "ada.jsonl"
-    within(store, lambda engine: engine.export_session("ada", path))
+    within(store, lambda engine: engine.session("ada").export(path))
     path.write_text(path.read_text().replace("Dear Ada", "Dear Eve"))
     changed = run("import", "ada.jsonl", cwd=tmp_path)
     assert (changed.code, changed.stdout) == (1, "")

@@ -76,7 +76,7 @@ def test_verify_names_the_first_bad_record_and_exits_with_1(tmp_path: Path) -> N
 def with_file(folder: Path, content: bytes = b"a secret") -> tuple[Path, File]:
     """A session with a file."""
     store = letters(folder, ada="Ada")
-    found: File = within(store, lambda engine: engine.files("ada").add(content, "secret.txt"))
+    found: File = within(store, lambda engine: engine.session("ada").files.add(content, "secret.txt"))
     return store, found
 
 
@@ -105,7 +105,7 @@ def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     assert (done.code, done.stdout) == (0, f"ada: redacted file {file.file_id} in 1 signal.\n")
     assert not (store.parent / file.storage_uri).exists()
     assert b"secret" not in store.read_bytes()
-    assert within(store, lambda engine: engine.files("ada").list()) == []
+    assert within(store, lambda engine: engine.session("ada").files.list()) == []
     assert run("verify", cwd=tmp_path).code == 0
     told = json.loads(run("events", "ada", "--json", cwd=tmp_path).stdout)
     assert "asked for by Ada" in json.dumps(told)
@@ -157,7 +157,7 @@ def test_redact_wants_one_thing_and_the_code_for_a_field(tmp_path: Path) -> None
 
 def test_verify_proves_what_is_left_of_a_removed_session(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.remove("ada"))
+    within(store, lambda engine: engine.session("ada").remove())
     done = run("verify", "ada", "--json", cwd=tmp_path)
     assert (done.code, json.loads(done.stdout)["tombstones"]) == (0, 1)
     other = run("verify", "nobody", cwd=tmp_path)
@@ -337,7 +337,7 @@ def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     async def end(engine: Engine) -> None:
         await engine.cancel("ada")
         await engine.start(letter, session_id="old", name="Old", keep_for=timedelta(0))
-        await (await engine.session("old")).outcome()
+        await engine.session("old").outcome()
 
     within(store, end)
     shown = run("gc", cwd=tmp_path)

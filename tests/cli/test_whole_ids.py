@@ -230,7 +230,7 @@ def test_a_removed_session_is_not_mistaken_for_one_whose_id_begins_alike(tmp_pat
 
     async def remove() -> None:
         async with Engine(store, drives="none") as engine:
-            await engine.remove("sc")
+            await engine.session("sc").remove()
 
     asyncio.run(remove())
     before = stored(store)

@@ -96,7 +96,7 @@ class Folder:
         """Return the text that everyone who followed the session sees by now."""
         text = StreamText()
         with self.desk() as desk:
-            for item in desk.stream(session_id, follow=False):
+            for item in desk.session(session_id).stream(follow=False):
                 text.apply(item)
         return "\n".join(text.parts.values())
 
@@ -106,7 +106,7 @@ class Folder:
         while time.monotonic() < end:
             try:
                 with self.desk() as desk:
-                    if any(isinstance(item, StreamChunk) for item in desk.stream(session_id, follow=False)):
+                    if any(isinstance(item, StreamChunk) for item in desk.session(session_id).stream(follow=False)):
                         return
             except (StoreError, UnknownSession):  # the program has not created them yet
                 pass

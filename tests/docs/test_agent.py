@@ -31,7 +31,7 @@ class Trip(NamedTuple):
 
 def trip(folder: Folder) -> Trip:
     with folder.desk() as desk:
-        info, values = desk.info("trip"), desk.stored("trip").values
+        info, values = desk.info("trip"), desk.session("trip").stored().values
     return Trip(
         info.status, values["result"], info.spent_tokens, info.spent_operations,
         folder.shown("trip"), folder.orders("hotels"),

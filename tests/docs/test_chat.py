@@ -18,7 +18,7 @@ PAID = "payments: refund for A-17"
 def said(folder: Folder) -> list[str]:
     """Return the conversation."""
     with folder.desk() as desk:
-        state: dict[str, Any] = desk.stored("ann").values
+        state: dict[str, Any] = desk.session("ann").stored().values
     return [message["content"] for message in state["messages"]]
 
 
@@ -78,4 +78,4 @@ def test_silence_ends_a_chat(tmp_path: Path) -> None:
     folder.python("-m", "pausepoint", "worker", "--once", "--target", "chat.py:chat")
     with folder.desk() as desk:
         assert desk.info("ann").status == "completed"
-        assert desk.stored("ann").values["closed"] == "nobody wrote in time"
+        assert desk.session("ann").stored().values["closed"] == "nobody wrote in time"

@@ -127,8 +127,8 @@ def test_the_drill_of_a_backup_beside_a_running_session_loses_nothing(tmp_path: 
     assert "looking up octopus, memory" in printed, "it was in progress when the copy was made"
     assert "A playful text" in shell("pausepoint answer octopus playful --run --target researcher.py", folder)
     with Engine(folder / ".pausepoint" / "pausepoint.db", drives="none") as engine:
-        [file] = engine.files("octopus").list()
-        with engine.files("octopus").open(file.file_id) as stream:
+        [file] = engine.session("octopus").files.list()
+        with engine.session("octopus").files.open(file.file_id) as stream:
             assert stream.read() == b"x" * 99
 
 

@@ -71,7 +71,7 @@ async def events(workflow: str, engine: Open, request: Request) -> StreamingResp
 async def watch(workflow: str, engine: Open, request: Request) -> StreamingResponse:
     async def lines() -> AsyncIterator[str]:
         request.app.state.waiting += 1
-        async for info in engine.watch(workflow):
+        async for info in engine.session(workflow).watch():
             yield info.status.value + "\n"
 
     return StreamingResponse(lines())

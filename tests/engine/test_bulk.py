@@ -203,7 +203,7 @@ async def test_a_child_is_left_to_its_parent_if_both_match(store: Any) -> None:
         report = await engine.pause(tag="x", reason="lunch")
         assert (ids(report.done), report.total) == (["top"], 1)
         assert (await engine.info(child.session_id)).status is P
-        [pause] = await engine.pauses(child.session_id)
+        [pause] = await engine.session(child.session_id).pauses()
         assert pause.reason == "lunch"
         resumed = await engine.resume(status="paused")
         assert (ids(resumed.done), resumed.total) == (["top"], 1)
@@ -361,7 +361,7 @@ async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monke
     async with Engine(store(), workflows=[batch]) as engine:
         while (await engine.tally()) != {("batch", C): 2, ("batch", P): 1}:
             await asyncio.sleep(0.01)
-        (again,) = await engine.pauses("broke")
+        (again,) = await engine.session("broke").pauses()
         assert (again.kind, again.id != first.id) == ("budget", True)
         assert (await engine.resume(ids=["broke"], budget=Budget(operations=9), here=False)).done
         while (await engine.tally()) != {("batch", C): 3}:

@@ -87,15 +87,15 @@ async def test_ids_and_filters_must_both_match(tmp_path: Path) -> None:
 @on_loop
 async def test_a_paused_fork_needs_no_code(tmp_path: Path) -> None:
     async with observed(tmp_path) as engine:
-        forked = await engine.fork("a", session_id="fork", paused=True, reason="to try", by="ann")
+        forked = await engine.session("a").fork(session_id="fork", paused=True, reason="to try", by="ann")
         assert (await forked.status(), (await forked.origin() or pytest.fail("no origin")).session_id) == (
             "paused",
             "a",
         )
         assert (await forked.stored()).values["topic"] == "x"
-        again = await engine.fork("a", session_id="fork", paused=True)
+        again = await engine.session("a").fork(session_id="fork", paused=True)
         assert again.id == "fork"
-        for refused in (engine.fork("a"), engine.fork("a", paused=True, topic="y")):
+        for refused in (engine.session("a").fork(), engine.session("a").fork(paused=True, topic="y")):
             with pytest.raises(DefinitionError, match="not registered with this engine"):
                 await refused
     async with Engine(tmp_path / "store.db", workflows=[wait], signals=False) as engine:

@@ -135,7 +135,7 @@ async def test_a_lost_mark_is_a_reset_and_the_next_changes_follow(tmp_path: Path
     async with Engine(tmp_path / "s.db") as engine:
         await (await engine.start(note, session_id="old")).outcome()
         [*_, last] = [change async for change in engine.changes()]
-        await engine.remove("old")
+        await engine.session("old").remove()
         await (await engine.start(note, session_id="new")).outcome()
         [reset] = [change async for change in engine.changes(last.mark)]
         assert (reset.reset, reset.session_id, reset.seq, reset.events) == (True, "", 0, ())
@@ -170,7 +170,7 @@ async def test_a_removal_is_an_event(tmp_path: Path) -> None:
         for name in ("old", "other"):
             await (await engine.start(note, session_id=name)).outcome()
         [*_, last] = [change async for change in engine.changes()]
-        await engine.remove("old", by="ann", reason="too old")
+        await engine.session("old").remove(by="ann", reason="too old")
         [removed] = [change async for change in engine.changes(last.mark)]
         assert (removed.session_id, removed.reset) == ("old", False)
         assert [(event.event_type, event.agent_name) for event in removed.events] == [("session.removed", "ann")]

@@ -147,13 +147,13 @@ async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path:
             await engine.start(boss, session_id=session_id)
         while len(await engine.sessions(status="sleeping")) < 2:
             await asyncio.sleep(0.001)
-        [child] = await engine.children("p1")
+        [child] = await engine.session("p1").children()
         damaged(path, ROW.format(child.session_id))
         assert await engine.cancel("p1") is Status.CANCELLED
-        assert len((await engine.children("p1")).damaged) == 1
+        assert len((await engine.session("p1").children()).damaged) == 1
         look = "SELECT cancel_requested FROM workflow_states WHERE session_id = ?"
         assert apsw.Connection(str(path)).execute(look, (child.session_id,)).get == 1
-        [child] = await engine.children("p2")
+        [child] = await engine.session("p2").children()
         damaged(path, ROW.format(child.session_id))
         await engine.pause("p2")
         await engine.resume("p2")
@@ -172,12 +172,12 @@ async def test_a_damaged_session_can_be_removed_by_hand_and_never_expires(path: 
     damaged(path, "UPDATE sessions SET keep_for = 0")
     async with made(path, ManualClock()) as engine:
         assert sorted((await engine.gc(apply=True, now=datetime(2100, 1, 1, tzinfo=UTC))).kept) == ["d1", "d2"]
-        stone = await engine.remove("d1", by="ann", reason="damaged")
+        stone = await engine.session("d1").remove(by="ann", reason="damaged")
         assert (stone.session_id, stone.status, stone.by) == ("d1", "damaged", "ann")
         assert sorted(each.name for each in files.iterdir()) == ["d2"]
         with pytest.raises(UnknownSession):
             await engine.info("d1")
-        await engine.remove("d2")
+        await engine.session("d2").remove()
         report = await engine.verify()
         assert report.ok, report.problems
         assert report.tombstones == 2
@@ -189,19 +189,19 @@ async def test_a_damaged_session_that_is_driven_or_belongs_to_another_is_not_rem
         await engine.start(busy, session_id="d1")
         damaged(path, ROW.format("d1"))
         with pytest.raises(AlreadyRunning, match="'d1' is driven by process"):
-            await engine.remove("d1")
+            await engine.session("d1").remove()
         await engine.start(boss, session_id="p1")
-        while not (children := await engine.children("p1")):
+        while not (children := await engine.session("p1").children()):
             await asyncio.sleep(0.001)
         [child] = children
         while (await engine.info(child.session_id)).status is not Status.SLEEPING:
             await asyncio.sleep(0.001)
         damaged(path, ROW.format(child.session_id))
         with pytest.raises(VerbRefused, match="was called by session 'p1'"):
-            await engine.remove(child.session_id)
+            await engine.session(child.session_id).remove()
         while (await engine.info("p1")).holder is not None:
             await asyncio.sleep(0.001)
-        stone = await engine.remove("p1")
+        stone = await engine.session("p1").remove()
         assert stone.session_id == "p1"
         assert {each.status for each in await engine.tombstones()} == {"damaged", "waiting"}
 
@@ -210,7 +210,7 @@ async def test_a_damaged_session_that_is_driven_or_belongs_to_another_is_not_rem
 async def test_a_session_whose_very_id_is_damaged_takes_no_other_one_s_files_along(path: Path) -> None:
     async with made(path, ManualClock()) as engine:
         await engine.start(boss, session_id="p1")
-        while not (children := await engine.children("p1")):
+        while not (children := await engine.session("p1").children()):
             await asyncio.sleep(0.001)
     data = path.read_bytes()
     in_row = re.search(re.escape(children[0].session_id.encode()) + rb"[^a-z]{0,9}sleepy", data, re.DOTALL)
@@ -221,7 +221,7 @@ async def test_a_session_whose_very_id_is_damaged_takes_no_other_one_s_files_alo
     async with made(path, ManualClock()) as engine:
         assert [error.fields["session_id"] for error in (await engine.sessions()).damaged] == [other.name]
         with pytest.raises(DamagedRecord):
-            await engine.remove("p1")
+            await engine.session("p1").remove()
     assert other.exists()
 
 

@@ -71,7 +71,7 @@ async def test_an_observer_describes_a_workflow_without_its_code(tmp_path: Path)
     assert await rows(path) == 1, "stored once"
     async with opened(path, drives="none") as engine:
         assert await engine.description("brief") == brief.description
-        assert await (await engine.session("s1")).description() == brief.description
+        assert await engine.session("s1").description() == brief.description
         assert [each.name for each in await engine.descriptions()] == ["brief"]
         with pytest.raises(DefinitionError, match=r"no description of workflow 'breif'.* Did you mean 'brief'"):
             await engine.description("breif")
@@ -89,7 +89,7 @@ async def test_every_version_and_every_change_is_kept_and_each_session_has_its_o
         assert await engine.description("brief") == second.description, "the newest version"
         assert (await engine.description("brief", version=1)).version == 1
         for name, definition in {"first": brief, "twin": twin, "second": second}.items():
-            assert await engine.description_of(name) == definition.description
+            assert await engine.session(name).description() == definition.description
 
 
 @on_loop
@@ -100,7 +100,7 @@ async def test_a_session_that_is_resumed_with_newer_code_is_described_by_it(tmp_
     async with opened(path, second) as engine:
         await (await engine.resume("s1")).outcome()
     async with opened(path, drives="none") as engine:
-        assert await engine.description_of("s1") == second.description
+        assert await engine.session("s1").description() == second.description
         assert await engine.description("brief", version=1) == brief.description
 
 
@@ -117,7 +117,7 @@ async def test_what_was_never_described_is_known_by_its_steps(tmp_path: Path) ->
     await ran(path, second, "s1")
     async with opened(path, drives="none") as engine:
         engine.store._writer.inline.connection.execute("DELETE FROM descriptions")  # type: ignore[attr-defined]
-        found = await engine.description_of("s1")
+        found = await engine.session("s1").description()
         assert (found.outline, found.state, found.version) == (("write", "count"), None, 2)
         assert found.targets("write") == ("count",)
         assert "s0 --> s1" in found.mermaid()
@@ -129,7 +129,7 @@ async def test_a_registered_workflow_is_described_by_its_own_code(tmp_path: Path
     await ran(path, brief, "s1")
     async with opened(path, second, drives="none") as engine:
         assert await engine.description("brief") == second.description
-        assert await engine.description_of("s1") == brief.description, "the session has not been migrated"
+        assert await engine.session("s1").description() == brief.description, "the session has not been migrated"
         assert await engine.descriptions() == [second.description]
 
 
@@ -193,7 +193,7 @@ async def test_a_damaged_description_is_left_out_and_reported(tmp_path: Path, ch
         connection = engine.store._writer.inline.connection  # type: ignore[attr-defined]
         connection.execute(f"UPDATE descriptions SET {change} WHERE version = 2")
         assert await engine.description("brief") == brief.description
-        assert (await engine.description_of("s2")).state is None
+        assert (await engine.session("s2").description()).state is None
         assert len((await engine.store.descriptions("brief")).damaged) == 1
         (problem,) = (await engine.verify()).problems
         assert "description 2 of a workflow does not match its digest" in problem.text

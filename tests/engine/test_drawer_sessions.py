@@ -65,7 +65,7 @@ async def test_a_redaction_deletes_a_drawer_and_the_history_says_so(tmp_path: Pa
         assert (found.records, found.signals, found.erased) == ((), (), True)
         assert await content(engine, "n1") == {}
         assert [each.name for each in await engine.drawers("n1")] == ["other"]
-        event = await engine.last_event("n1", "session.redacted")
+        event = await engine.session("n1").last_event("session.redacted")
         assert event is not None
         assert event.summary == "drawer 'lg' was redacted by ann (gdpr)"
         assert (await engine.verify()).ok
@@ -81,13 +81,13 @@ async def test_a_fork_has_its_own_copy_and_a_rewind_leaves_a_drawer_as_it_is() -
         session = await engine.start(notes, session_id="n1")
         await session.outcome()
         await filled(engine, "n1")
-        fork = await engine.fork("n1", session_id="n2", at_step="write", paused=True)
+        fork = await engine.session("n1").fork(session_id="n2", at_step="write", paused=True)
         await engine.drawer("lg", session="n2").put("k", b"new")
         assert await content(engine, "n1") == FILLED
         assert await content(engine, "n2") == FILLED | {"k": b"new"}
-        await engine.rewind("n1", "write")
+        await engine.session("n1").rewind("write")
         assert await content(engine, "n1") == FILLED
-        await engine.remove("n1")
+        await engine.session("n1").remove()
         with pytest.raises(UnknownSession):
             await content(engine, "n1")
         assert await content(engine, fork.id) == FILLED | {"k": b"new"}
@@ -99,11 +99,11 @@ async def test_an_export_has_the_drawers_of_a_session(tmp_path: Path) -> None:
     path = tmp_path / "n1.jsonl"
     async with Engine(":memory:", workflows=[notes]) as engine:
         await (await engine.start(notes, session_id="n1")).outcome()
-        await engine.export_session("n1", path)
+        await engine.session("n1").export(path)
         assert json.loads(path.read_text().splitlines()[0])["format"] == 1
         await filled(engine, "n1")
         versions = await engine.drawer("lg", session="n1").values()
-        await engine.export_session("n1", path)
+        await engine.session("n1").export(path)
         assert json.loads(path.read_text().splitlines()[0])["format"] == 4
     async with Engine(":memory:", workflows=[notes]) as engine:
         for name in ("n1", "n2"):
@@ -139,13 +139,13 @@ async def test_a_drawer_in_a_file_that_anyone_wrote_is_checked(tmp_path: Path, o
     async with Engine(":memory:", workflows=[notes]) as engine:
         await (await engine.start(notes, session_id="n1")).outcome()
         await filled(engine, "n1")
-        await engine.export_session("n1", path)
+        await engine.session("n1").export(path)
         text = path.read_text()
         rewritten(path, old, new if "version" not in new else f'{new},"x":')
         if "version" in new:  # the value's own, and not the drawer's
             path.write_text(text)
             rewritten(path, '"key":"k","version":1', f'"key":"k",{new}')
-        await engine.remove("n1")
+        await engine.session("n1").remove()
         with pytest.raises(DamagedRecord, match=r"cannot be (imported|read)") as refused:
             await engine.import_session(path)
         assert ".. Nothing" not in str(refused.value)
@@ -346,7 +346,7 @@ async def test_verify_names_damage_and_no_wrong_bytes_are_returned(template: Pat
         assert [each.session_id for each in (await engine.verify()).problems] == ["n1"], "the damage can be deleted"
         assert await drawer.append("s", [b"again"]) == 1
         assert (await drawer.put("k", b"again") > 10**15) == (what == "a drawer"), "no version is given out twice"
-        await engine.remove("n1")
+        await engine.session("n1").remove()
         assert await engine.store.check() == []
 
 

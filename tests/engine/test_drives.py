@@ -46,7 +46,7 @@ ALL: list[Workflow[Any]] = [napping, listening, calling]
 
 
 async def reached(engine: Engine, session_id: str, status: Status) -> None:
-    async for info in engine.watch(session_id):
+    async for info in engine.session(session_id).watch():
         if info.status is status:
             return
     assert (await engine.info(session_id)).status is status
@@ -97,7 +97,7 @@ async def test_an_asked_engine_wakes_what_it_started_and_nothing_else(tmp_path: 
     async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock, drives="asked") as engine:
         await engine.start(calling, session_id="mine")  # sleeps in a child
         await reached(engine, "mine", Status.WAITING)
-        [child] = await engine.children("mine")
+        [child] = await engine.session("mine").children()
         await reached(engine, child.session_id, Status.SLEEPING)
         clock.advance(HOUR.total_seconds())
         await reached(engine, "mine", Status.COMPLETED)
@@ -219,15 +219,15 @@ def test_the_blocking_engine_has_the_same_verbs(tmp_path: Path) -> None:
         session = engine.start(listening, session_id="one")
         engine.register(napping)
         engine.drive_only("one")
-        assert next(iter(engine.watch("one"))).session_id == "one"
+        assert next(iter(engine.session("one").watch())).session_id == "one"
         session.send("hello")
         assert session.outcome().status == "completed"
         engine.idle()
         session.emit("seen", "by a person", {"who": "ann"})
-        found = engine.last_event("one", "seen")
+        found = engine.session("one").last_event("seen")
         assert found is not None
         assert (found.summary, found.data) == ("by a person", {"who": "ann"})
-        assert (engine.running, engine.ending, engine.workflow_of("one").name) == ((), "", "listening")
+        assert (engine.running, engine.ending, engine.session("one").definition().name) == ((), "", "listening")
         assert [info.session_id for info in session.watch()] == ["one"]
 
 

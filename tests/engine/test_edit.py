@@ -70,7 +70,7 @@ async def test_an_edit_survives_the_process_and_large_values_are_stored_by_hash(
         session = await desk.done(engine)
         await session.edit(draft="x" * 50_000)
     async with Engine(tmp_path / "h.db", workflows=[desk.workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         assert (await session.state()).draft == "x" * 50_000
         await session.rewind("finish")
         assert (await again(session)).state.final == "SQUID, DRAFT 3"

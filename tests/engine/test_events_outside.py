@@ -52,10 +52,10 @@ async def test_an_event_is_appended_to_a_parked_an_ended_and_a_running_session(t
         await begun.wait()
         await session.emit("looked.at", "while it runs", agent_name="ann")
         with pytest.raises(AlreadyRunning, match="'one'"):
-            await other.emit("one", "looked.at")
+            await other.session("one").emit("looked.at")
         go.set()
         await session.outcome()
-        await other.emit("one", "looked.at", "after its end", {"stars": 5})
+        await other.session("one").emit("looked.at", "after its end", {"stars": 5})
         parked = await engine.start(listening, session_id="two", paused=True)
         await parked.emit("looked.at", "before it ran")
         found = [event async for event in session.events() if event.event_type == "looked.at"]
@@ -72,9 +72,9 @@ async def test_an_event_from_outside_has_a_name_of_its_own_and_a_session() -> No
     async with Engine(":memory:") as engine:
         await engine.start(listening, session_id="one", paused=True)
         with pytest.raises(EventRefused, match=r"'session.paused' is reserved for the engine. Give the event another"):
-            await engine.emit("one", "session.paused")
+            await engine.session("one").emit("session.paused")
         with pytest.raises(UnknownSession):
-            await engine.emit("two", "seen")
+            await engine.session("two").emit("seen")
         assert "seen" not in await types(engine, "one")
 
 
@@ -82,10 +82,10 @@ async def test_an_event_from_outside_has_a_name_of_its_own_and_a_session() -> No
 async def test_the_last_event_of_a_type_is_found_from_the_end() -> None:
     async with Engine(":memory:") as engine:
         await engine.start(listening, session_id="one", paused=True)
-        assert await engine.last_event("one", "seen") is None
+        assert await engine.session("one").last_event("seen") is None
         for number in range(300):
-            await engine.emit("one", "seen" if number < 2 else "other", str(number))
-        found = await engine.last_event("one", "seen")
+            await engine.session("one").emit("seen" if number < 2 else "other", str(number))
+        found = await engine.session("one").last_event("seen")
         assert found is not None
         assert found.summary == "1"
         assert found.cursor in [event.cursor async for event in engine.events("one")]
@@ -96,17 +96,17 @@ async def test_watching_yields_the_session_now_and_after_each_change_until_it_ha
     async with Engine(tmp_path / "s.db") as engine, Engine(tmp_path / "s.db") as other:
         session = await engine.start(listening, session_id="one")
         seen: list[Status] = []
-        async for info in other.watch("one"):
+        async for info in other.session("one").watch():
             if not seen or seen[-1] is not info.status:
                 seen.append(info.status)
                 if info.status is Status.WAITING:
                     await session.send("a")
                     await session.send("b")
         assert seen[-1] is Status.COMPLETED
-        async with aclosing(other.watch("one")) as news:
+        async with aclosing(other.session("one").watch()) as news:
             assert [info.status async for info in news] == [Status.COMPLETED]
         with pytest.raises(UnknownSession):
-            await anext(other.watch("two"))
+            await anext(other.session("two").watch())
 
 
 @on_loop
@@ -119,11 +119,11 @@ async def test_a_session_and_all_that_it_called_are_found_by_its_tree() -> None:
     async with Engine(":memory:", workflows=[listening]) as engine:
         await engine.start(calling, session_id="top")
         await engine.start(listening, session_id="other")
-        async for info in engine.watch("top"):
+        async for info in engine.session("top").watch():
             if info.status is Status.WAITING:
                 break
         found = {info.session_id for info in await engine.sessions(tree="top")}
-        [child] = await engine.children("top")
+        [child] = await engine.session("top").children()
         assert found == {"top", child.session_id}
 
 

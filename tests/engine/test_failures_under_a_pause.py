@@ -54,7 +54,7 @@ async def test_a_pause_of_many_leaves_failed_sessions_alone(tmp_path: Path, whic
         done = paused.done if isinstance(paused, BulkReport) else paused
         assert {info.session_id: info.status for info in done} == {"r1": Status.PAUSED, "r2": Status.PAUSED}
         assert await failures(engine) == before
-        assert await engine.pauses("f1") == []
+        assert await engine.session("f1").pauses() == []
         if "everything" in which:
             await engine.lift_pause()
         assert await failures(engine) == before

@@ -74,7 +74,7 @@ async def test_a_fork_under_a_known_id_goes_on_or_conflicts() -> None:
         with pytest.raises(InputConflict):
             await session.fork(at_step="finish", session_id="two", topic="other")
         with pytest.raises(UnknownSession):
-            await engine.fork("nobody")
+            await engine.session("nobody").fork()
 
 
 @on_loop
@@ -83,7 +83,7 @@ async def test_a_fork_shares_large_values_and_outlives_the_session_it_comes_from
         session = await engine.start(COUNTING, target=600, ballast="x" * 100_000, session_id="one")
         await session.outcome()
         copy = await session.fork(at_step="count#500", paused=True)
-        await engine.remove("one")
+        await engine.session("one").remove()
         await engine.gc(apply=True)
         state = await copy.state()
         assert (state.n, len(state.items), len(state.ballast)) == (499, 499, 100_000)
@@ -112,10 +112,10 @@ async def test_a_fork_whose_large_values_were_swept_meanwhile_is_refused(monkeyp
         with pytest.raises(DamagedRecord, match=r"no longer exists\. Nothing was written"):
             await session.fork(session_id="two")
         with pytest.raises(UnknownSession):
-            await engine.session("two")
+            await engine.session("two").info()
 
         async def remove() -> None:
-            await engine.remove("one")
+            await engine.session("one").remove()
             await engine.gc(apply=True)
 
         monkeypatch.setattr(engine.store, "create", swept(remove))
@@ -128,7 +128,7 @@ async def test_a_fork_onto_a_newer_definition_is_migrated(tmp_path: Path) -> Non
     async with Engine(tmp_path / "h.db") as engine:
         await (await engine.start(essay_of(1), session_id="one")).outcome()
     async with Engine(tmp_path / "h.db", workflows=[essay_of(2)]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         copy = await session.fork(at_step="old_write", subject="ink")
         outcome = await copy.outcome()
         assert (outcome.status, outcome.state.text) == (Status.COMPLETED, "new ink")
@@ -146,7 +146,7 @@ async def test_a_fork_onto_a_definition_that_does_not_fit_is_refused(tmp_path: P
         await (await engine.start(pipeline.workflow, session_id="one")).outcome()
     shorter = Workflow("pipeline", state=Doc, steps=[each for each in Pipeline()._steps({}) if each.name != "draft"])
     async with Engine(tmp_path / "h.db", workflows=[shorter]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         with pytest.raises(DefinitionError, match=r"cannot be forked or rewound: .*'draft'"):
             await session.fork()
         copy = await session.fork(at_step="outline")

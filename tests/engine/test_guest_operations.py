@@ -33,7 +33,7 @@ async def test_operations_of_a_guest_are_retried_and_time_out() -> None:
             with pytest.raises(OperationTimeout):
                 await ctx.do(asyncio.sleep, 60, timeout=0.01)
         text = StreamText()
-        async for item in engine.stream("t"):
+        async for item in engine.session("t").stream():
             text.apply(item)
         assert (str(text), len(calls)) == ("try 3", 3)
         assert (await engine.info("t")).status is Status.COMPLETED

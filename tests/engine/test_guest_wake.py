@@ -40,7 +40,7 @@ async def wait_for(ctx: GuestContext[Talk], what: str) -> object:
 async def visit(engine: Engine, what: str) -> str:
     async with engine.visit(AGENT, session_id="t") as ctx:
         ctx.output = {"answer": str(await wait_for(ctx, what))}
-    return str((await engine.stored("t")).values["answer"])
+    return str((await engine.session("t").stored()).values["answer"])
 
 
 @pytest.mark.parametrize(("what", "result"), [("sleep", "None"), ("receive", "None"), ("back-off", "2")])

@@ -352,19 +352,19 @@ async def test_edit_rewind_and_fork_work_and_run_nothing() -> None:
     counter = Counter()
     async with Engine(":memory:") as engine:
         assert await counter.visit(engine) == 6
-        await engine.rewind("t", "visit", reuse=True)
-        await engine.edit("t", topic="edited")
+        await engine.session("t").rewind("visit", reuse=True)
+        await engine.session("t").edit(topic="edited")
         assert (await engine.info("t")).status is Status.READY
         async with engine.visit(AGENT, session_id="t") as ctx:
             assert ctx.state.topic == "edited"
             await counter.loop(ctx)
         assert counter.ran == [0, 1, 2, 3]
-        fork = await engine.fork("t", "visit", session_id="u")
+        fork = await engine.session("t").fork("visit", session_id="u")
         info = await fork.info()
         assert (info.status, info.guest, info.holder) == (Status.CREATED, True, None)
         assert await counter.visit(engine, "u") == 6
         assert len(counter.ran) == 8
-        plan = await engine.plan("u")
+        plan = await engine.session("u").plan()
         assert [each.step for each in plan] == ["visit"]
 
 
@@ -403,7 +403,7 @@ async def test_a_budget_parks_a_guest_and_a_resume_with_more_continues_it() -> N
         with pytest.raises(Parked, match="budget is spent"):  # it is tested again
             await block(engine)
         await engine.resume("t", budget=0.1)
-        assert await engine.pauses("t") == []
+        assert await engine.session("t").pauses() == []
         await block(engine)
         info = await engine.info("t")
         assert (info.status, round(info.spent_usd, 2)) == (Status.COMPLETED, 0.04)
@@ -443,7 +443,7 @@ async def test_a_child_of_a_guest_is_driven_and_the_next_visit_gets_its_result()
         with pytest.raises(Parked, match="waiting: for a child"):
             await block(engine)
         release.set()
-        (info,) = await engine.children("t")
+        (info,) = await engine.session("t").children()
         assert (await engine.outcome(info.session_id)).status is Status.COMPLETED
         await block(engine)
         assert (await engine.state("t")).model_dump()["answer"] == "from below"
@@ -463,6 +463,6 @@ async def test_crashes_pause_a_guest_and_only_a_resume_lets_it_try_again(tmp_pat
             with pytest.raises(Parked, match="3 processes died at visit#1"):
                 await counter.visit(engine)
         await engine.resume("t", by="ann")
-        assert await engine.pauses("t") == []
+        assert await engine.session("t").pauses() == []
         assert await counter.visit(engine) == 6
     assert counter.ran == [0, 1, 1, 1, 1, 2, 3]

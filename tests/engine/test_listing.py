@@ -173,7 +173,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
         assert {pause.kind for pause in found.values() if pause} == {"operator"}
         assert len(found) == 3
         for id, pause in found.items():
-            assert [pause] == await engine.pauses(id) == [(await engine.info(id)).pause]
+            assert [pause] == await engine.session(id).pauses() == [(await engine.info(id)).pause]
         assert (await engine.find("n1")).pause == found["n1"]
 
 

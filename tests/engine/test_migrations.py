@@ -61,7 +61,7 @@ async def test_every_checkpoint_and_key_frame_carries_the_version_of_the_state_i
     newer = third(rename_topic, count_words)
     async with Engine(path, workflows=[newer]) as engine:
         await resumed(engine)
-        assert [checkpoint.version for checkpoint in await engine.checkpoints("m-1")] == [1, 3]
+        assert [checkpoint.version for checkpoint in await engine.session("m-1").checkpoints()] == [1, 3]
         await (await engine.start(newer, subject="x", words=1, session_id="new")).outcome()
     versions = (
         "SELECT json_extract(payload, '$.version') AS v FROM log WHERE kind IN ('checkpoint', 'key') AND session ="
@@ -229,7 +229,7 @@ async def test_reading_an_older_session_migrates_in_memory_only() -> None:
         before = await stored_facts(engine)
         engine.workflows["memo"] = third(rename_topic, count_words)
         assert await engine.state("m-1") == Third(subject="otters", words=1, trail=["a"])
-        outcome = await (await engine.session("m-1")).outcome()
+        outcome = await engine.session("m-1").outcome()
         assert (outcome.status, outcome.state.mood) == (Status.FAILED, "calm")
         assert await stored_facts(engine) == before
 

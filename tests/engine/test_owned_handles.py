@@ -43,9 +43,9 @@ async def stored(engine: Engine) -> list[Any]:
 async def taken_over(engine: Engine) -> Session[Any]:
     """Return Bob's handle on a session that was removed since, and whose id Ann has taken."""
     await (await engine.start(letter, session_id="mine", owner="bob", topic="letter")).outcome()
-    handle = await engine.session("mine", owner="bob")
+    handle = engine.session("mine", owner="bob")
     await engine.cancel("mine")
-    await engine.remove("mine")
+    await engine.session("mine").remove()
     await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
     return handle
 
@@ -84,7 +84,7 @@ async def test_files_of_a_handle_check_the_owner(tmp_path: Path) -> None:
 async def test_the_owner_can_use_every_kind_of_verb() -> None:
     async with Engine(":memory:") as engine:
         await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
-        anns = await engine.session("mine", letter, owner="ann")
+        anns = engine.session("mine", letter, owner="ann")
         assert (anns.owner, anns.id, (await anns.info()).session_id) == ("ann", "mine", "mine")
         assert type((await anns.info()).session_id) is str
         await anns.pause("lunch")
@@ -102,9 +102,9 @@ async def test_a_handle_is_refused_to_another_owner_and_open_if_there_is_none() 
         await engine.start(letter, session_id="mine", owner="ann", paused=True, topic="letter")
         await engine.start(letter, session_id="free", paused=True, topic="letter")
         with pytest.raises(WrongOwner):
-            await engine.session("mine", owner="bob")
-        assert (await (await engine.session("free", owner="bob")).status()).value == "paused"
-        bobs = await engine.session("free", owner="bob")
+            await engine.session("mine", owner="bob").info()
+        assert (await engine.session("free", owner="bob").status()).value == "paused"
+        bobs = engine.session("free", owner="bob")
         with pytest.raises(WrongOwner):
             await bobs.diff(other="mine")
 
@@ -113,7 +113,7 @@ def test_the_blocking_handle_checks_the_owner_too() -> None:
     with Engine(":memory:") as engine:
         engine.start(letter, session_id="mine", owner="ann", paused=True, topic="letter")
         with pytest.raises(WrongOwner):
-            engine.session("mine", owner="bob")
+            engine.session("mine", owner="bob").info()
         anns = engine.session("mine", owner="ann")
         assert anns.pause("lunch").value == "paused"
 
@@ -138,7 +138,7 @@ async def test_an_owner_is_no_field_of_the_state_that_a_verb_would_drop(verb: st
         await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
         before = await stored(engine)
         with pytest.raises((StateRefused, TypeError), match="owner"):
-            await getattr(engine, verb)("mine", *([] if "rewind" not in verb else ["letter"]), owner="bob")
+            await getattr(engine.session("mine"), verb)(*([] if "rewind" not in verb else ["letter"]), owner="bob")
         assert await stored(engine) == before
 
 

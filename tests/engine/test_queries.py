@@ -16,7 +16,9 @@ from pausepoint import Append, Context, Engine, Workflow, step
 from pausepoint.errors import (
     AmbiguousSession,
     DefinitionError,
+    InvalidSessionId,
     PausepointError,
+    StoreClosed,
     StoreError,
     StoreMissing,
     UnknownCheckpoint,
@@ -101,7 +103,7 @@ async def test_a_state_can_be_read_as_it_is_stored_without_the_code(tmp_path: Pa
     async with Engine(tmp_path / "s.db") as engine:
         with pytest.raises(DefinitionError):
             await engine.state("d")
-        stored = await engine.stored("d")
+        stored = await engine.session("d").stored()
         assert stored.values == {
             "begun": "2024-05-01T12:00:00Z",
             "seal": "_wA=",
@@ -109,12 +111,12 @@ async def test_a_state_can_be_read_as_it_is_stored_without_the_code(tmp_path: Pa
             "pages": ["long " * 20_000, "short"],
             "title": "",
         }
-        first = await engine.stored("d", 1)
+        first = await engine.session("d").stored(1)
         assert (first.seq, first.values["pages"]) == (1, [])
-        assert (await engine.stored("d", "write#1")).values == stored.values
+        assert (await engine.session("d").stored("write#1")).values == stored.values
         with pytest.raises(UnknownCheckpoint):
-            await engine.stored("d", "name")
-        assert await engine.outline("d") == ("write", "name")
+            await engine.session("d").stored("name")
+        assert await engine.session("d").outline() == ("write", "name")
 
 
 @on_loop
@@ -122,7 +124,7 @@ async def test_a_beginning_means_the_session_before_its_children(tmp_path: Path)
     async with Engine(tmp_path / "s.db", workflows=[diary, shelf]) as engine:
         for session_id in ("red-shelf", "rose-shelf"):
             await (await engine.start(shelf, session_id=session_id)).outcome()
-        [child] = await engine.children("red-shelf")
+        [child] = await engine.session("red-shelf").children()
         assert (await engine.find("red")).session_id == "red-shelf"
         assert (await engine.find("red-shelf.")).session_id == child.session_id
         mark = child.session_id.removeprefix("red-shelf.")[:4]
@@ -149,15 +151,32 @@ async def test_a_listing_is_limited_whatever_is_asked_for(tmp_path: Path) -> Non
 
 
 @on_loop
-async def test_a_handle_that_is_asked_for_with_its_workflow_is_of_that_one_or_refused(tmp_path: Path) -> None:
+async def test_a_handle_with_a_workflow_returns_the_state_of_that_workflow_only(tmp_path: Path) -> None:
     async with Engine(tmp_path / "s.db") as engine:
         await engine.start(diary, session_id="d1", paused=True)
     async with Engine(tmp_path / "s.db") as engine:
-        with pytest.raises(UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"):
-            await engine.session("d1", shelf)
-        assert (await (await engine.session("d1", diary)).state()).title == ""  # the workflow brings its code
+        shelves = engine.session("d1", shelf)
+        for read in (shelves.state, shelves.outcome, shelves.result):
+            with pytest.raises(UnknownSession, match="'d1' belongs to workflow 'diary', not 'shelf'"):
+                await read()
+        assert (await engine.session("d1", diary).state()).title == ""  # the workflow brings its code
         with pytest.raises(UnknownSession, match="This store has no session 'd2'"):
-            await engine.session("d2", diary)
+            await engine.session("d2", diary).state()
+
+
+@on_loop
+async def test_a_handle_is_made_without_reading_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Engine(":memory:", workflows=[diary]) as engine:
+        monkeypatch.setattr(engine.store, "get", None)
+        handle = engine.session("nobody", diary, owner="ann")
+        assert (handle.id, handle.owner) == ("nobody", "ann")
+        monkeypatch.undo()
+        with pytest.raises(UnknownSession, match="This store has no session 'nobody'"):
+            await handle.info()
+        with pytest.raises(InvalidSessionId, match=r"'\.\./x' is not a valid session id"):
+            engine.session("../x")
+    with pytest.raises(StoreClosed):
+        engine.session("nobody")
 
 
 class Watched(SqliteStore):

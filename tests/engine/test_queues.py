@@ -193,7 +193,7 @@ async def test_the_waker_keeps_to_the_concurrency_of_its_engine(tmp_path: Path) 
             assert await engine.take_ready(9) == []
             assert len(engine.running) <= 2
         load.open.set()
-        await ended(*[await engine.session(id) for id in ids])
+        await ended(*[engine.session(id) for id in ids])
         assert load.most == 2
 
 
@@ -339,9 +339,9 @@ async def test_a_move_and_an_export_keep_queues_and_limits(tmp_path: Path) -> No
     async with Engine(tmp_path / "s.db", workflows=[w]) as engine:
         await engine.limit(queue="gpu", most=1)
         await engine.start(w, session_id="one", name="a", queue="gpu", priority=-3, lane="c7", paused=True)
-        fork = await engine.fork("one", paused=True, owner="ann")
+        fork = await engine.session("one").fork(paused=True, owner="ann")
         assert ((await fork.info()).queue, (await fork.info()).lane) == ("gpu", "c7")
-        await engine.export_session("one", tmp_path / "one.jsonl")
+        await engine.session("one").export(tmp_path / "one.jsonl")
         await engine.import_session(tmp_path / "one.jsonl", session_id="copy")
         copy = await engine.info("copy")
         assert (copy.queue, copy.priority, copy.lane) == ("gpu", -3, "c7")

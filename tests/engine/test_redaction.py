@@ -45,7 +45,7 @@ async def test_a_redacted_field_is_gone_from_state_log_and_files(tmp_path: Path)
             await session.state(at_checkpoint="write")
         assert (await session.state(at_checkpoint="research")).facts == ["about Ada"]
         with pytest.raises(Redacted):
-            await engine.diff("c1", "research", "rate")
+            await engine.session("c1").diff("research", "rate")
         assert [checkpoint.redacted for checkpoint in await session.checkpoints()] == [False, True, False]
 
 
@@ -223,7 +223,7 @@ async def test_a_field_that_the_model_has_lost_can_be_redacted(tmp_path: Path) -
 
     less = Workflow("case", state=Less, steps=[rate])
     async with Engine(path, workflows=[less]) as engine:
-        await engine.redact("c1", field="letter")
+        await engine.session("c1").redact(field="letter")
         assert (await engine.state("c1")) == Less(name="Ada", score=5)
         assert b"Dear Ada" not in bytes_of(path)
         assert (await engine.verify()).ok

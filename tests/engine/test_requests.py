@@ -30,8 +30,8 @@ Verb = Callable[[Engine], Awaitable[Any]]
 
 async def edit(engine: Engine) -> None:
     seen = await engine.info("s1")
-    topic = (await engine.stored("s1")).values["topic"]
-    await engine.edit("s1", topic=f"{topic}!", by="ann", based_on=seen.seq)
+    topic = (await engine.session("s1").stored()).values["topic"]
+    await engine.session("s1").edit(topic=f"{topic}!", by="ann", based_on=seen.seq)
 
 
 VERBS: dict[str, Verb] = {

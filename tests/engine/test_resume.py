@@ -200,7 +200,7 @@ async def test_an_engine_that_was_overtaken_writes_nothing_more_and_is_told(tmp_
             await session.outcome()
         assert quick.calls == ["draft", "verdict", "report"]
         assert slow.calls == ["outline", "draft"]
-        assert [visit.step for visit in await two.checkpoints("memo-1", limit=None)] == list(STEPS)
+        assert [visit.step for visit in await two.session("memo-1").checkpoints(limit=None)] == list(STEPS)
 
 
 # the end of a program
@@ -350,7 +350,7 @@ async def test_a_run_that_is_killed_again_and_again_ends_like_an_undisturbed_one
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
         outcome = await (await engine.resume("memo-1")).outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
-        assert [visit.step for visit in await engine.checkpoints("memo-1", limit=None)] == list(STEPS)
+        assert [visit.step for visit in await engine.session("memo-1").checkpoints(limit=None)] == list(STEPS)
     assert executions(log) == [name for name in STEPS for _ in range(2)]
 
 
@@ -376,7 +376,7 @@ async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_trie
     assert executions(log) == ["outline", "draft", "draft", "draft"]
     pipeline = Pipeline(log=log)
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
-        (pause,) = await engine.pauses("memo-1")
+        (pause,) = await engine.session("memo-1").pauses()
         assert pause.kind == "crashes"
         assert "3 processes died at draft#1" in pause.reason
         assert "then resume" in pause.reason
@@ -423,7 +423,7 @@ async def test_an_outcome_waits_for_a_session_that_another_process_drives(tmp_pa
     ) as holder:
         holder.expect("ready")
         async with Engine(path, workflows=[Pipeline().workflow]) as engine:
-            session = await engine.session("memo-1")
+            session = engine.session("memo-1")
             waiting: asyncio.Task[Any] = asyncio.create_task(session.outcome())
             await asyncio.sleep(0.02)
             assert not waiting.done()

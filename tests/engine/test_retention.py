@@ -69,13 +69,13 @@ async def test_a_removal_that_was_interrupted_is_completed_by_another_call() -> 
         await closed_case(engine)
         await engine.store.remove("c1", "ann", "closed", engine.clock.now())  # as if the process had been killed
         with pytest.raises(UnknownSession):
-            await engine.remove("c2")
+            await engine.session("c2").remove()
         assert await engine.tombstones() == []
-        stone = await engine.remove("c1", by="bob", reason="again")
+        stone = await engine.session("c1").remove(by="bob", reason="again")
         assert (stone.by, stone.reason) == ("ann", "closed")
         assert await engine.tombstones() == [stone]
         with pytest.raises(UnknownSession):
-            await engine.remove("c1")
+            await engine.session("c1").remove()
 
 
 @pytest.mark.covers("S3.96")
@@ -129,13 +129,13 @@ async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path
         outside.mkdir()
         (outside / "precious.txt").write_text("precious")
         (folder / "link").symlink_to(outside)
-        await engine.remove("c1")
+        await engine.session("c1").remove()
         assert not folder.exists()
         assert (outside / "precious.txt").exists()
         assert (other / "deep" / "report.txt").exists()
         _cannot_delete(engine.store, other)
         with pytest.raises(StoreUnavailable, match=r"cannot be deleted .*engine.gc\(apply=True\)"):
-            await engine.remove("c2")
+            await engine.session("c2").remove()
         with pytest.raises(UnknownSession, match="is being removed"):
             await engine.info("c2")
         with pytest.raises(UnknownSession, match="is being removed"):
@@ -277,10 +277,10 @@ async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrin
         for n in range(3):
             await closed_case(engine, f"c{n}", name=LARGE + str(n % 2))  # c0 and c2 share their values
         full = path.stat().st_size + (tmp_path / "store.db-wal").stat().st_size
-        await engine.remove("c0")
+        await engine.session("c0").remove()
         dry = await engine.gc()
         assert (dry.values, dry.given_back) == (0, 0)
-        await engine.remove("c1")
+        await engine.session("c1").remove()
         dry = await engine.gc()
         assert dry.values > 0
         assert dry.value_bytes > len(LARGE)
@@ -292,7 +292,7 @@ async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrin
         assert len(seen) > 2
         assert path.stat().st_size < full / 2
         assert (tmp_path / "store.db-wal").stat().st_size == 0
-        assert (await (await engine.session("c2")).verify()).ok
+        assert (await engine.session("c2").verify()).ok
         assert (await engine.state("c2")).name == LARGE + "0"  # type: ignore[attr-defined]
         again = await engine.gc(apply=True)
         assert again == CleanUp(applied=True, folded=True)
@@ -306,7 +306,7 @@ async def test_nothing_of_a_removed_session_can_be_read_in_the_files(tmp_path: P
             await closed_case(engine, f"c{n}", name=LARGE if n == 2 else f"{SECRET}-{n}")
         assert SECRET.encode() in bytes_of(path)
         for n in range(5):
-            await engine.remove(f"c{n}")
+            await engine.session(f"c{n}").remove()
         await engine.gc(apply=True)
         assert SECRET.encode() not in bytes_of(path)
 
@@ -324,10 +324,10 @@ async def test_children_are_removed_with_their_root_and_never_alone() -> None:
     async with Engine(":memory:", workflows=[case, parent]) as engine:
         session = await engine.start(parent, session_id="root", name="Ada")
         assert (await session.outcome()).status is Status.COMPLETED
-        [child] = await engine.children("root")
+        [child] = await engine.session("root").children()
         with pytest.raises(VerbRefused, match="'root' and cannot be removed alone"):
-            await engine.remove(child.session_id)
-        await engine.remove("root", by="ann", reason="done")
+            await engine.session(child.session_id).remove()
+        await engine.session("root").remove(by="ann", reason="done")
         assert await engine.sessions() == []
         assert [stone.session_id for stone in await engine.tombstones()] == [child.session_id, "root"]
         assert (await engine.verify()).ok
@@ -338,7 +338,7 @@ async def test_a_memory_store_can_be_cleaned_too() -> None:
     async with Engine(":memory:") as engine:
         await closed_case(engine, name=LARGE)
         assert engine.store.files_of("c1") is None
-        await engine.remove("c1")
+        await engine.session("c1").remove()
         assert (await engine.gc(apply=True)).values > 0
         assert isinstance(engine.store, SqliteStore)
         assert os.path.basename(engine.store.path) == ":memory:"

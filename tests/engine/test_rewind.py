@@ -30,7 +30,7 @@ async def test_a_step_and_all_after_it_are_redone_and_those_before_are_not(name:
         assert await session.rewind(name) is Status.READY
         assert await session.state() == until(name)
     async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         outcome = await again(session)
         assert pipeline.calls == list(STEPS[STEPS.index(name) :])
         assert outcome.state == FINISHED
@@ -181,7 +181,7 @@ async def test_a_fan_out_is_redone_as_a_whole_or_only_what_failed(keep: bool, tm
         fan.calls.clear()
         fan.bad.clear()
     async with Engine(tmp_path / "h.db", workflows=[fan.workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         outcome = await again(session)
         assert outcome.state.done == [0, 10, 20, 30, 40, 50]
         failed = ["work 1", "work 4"]
@@ -371,7 +371,7 @@ async def test_children_that_have_not_ended_are_cancelled_by_a_rewind() -> None:
         await session.outcome()
         second = next(child for child in await session.children() if child.status is Status.WAITING)
         assert second.session_id != first.session_id
-        await (await engine.session(second.session_id)).send("hello")
+        await engine.session(second.session_id).send("hello")
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.heard) == (Status.COMPLETED, "hello")
 
@@ -386,7 +386,7 @@ async def test_a_rewind_to_before_a_migration_is_migrated_again(tmp_path: Path) 
         await session.outcome()
         await session.rewind("check")
     async with Engine(tmp_path / "h.db", workflows=[essay_of(2)]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         assert (await again(session)).state.text == "old squid"
         first = (await session.checkpoints())[0]
         assert (first.step, first.version) == ("old_write", 1)

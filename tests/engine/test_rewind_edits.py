@@ -96,7 +96,7 @@ async def test_a_place_of_an_older_version_is_not_edited_and_a_fork_is_named_ins
     async with Engine(tmp_path / "h.db") as engine:
         await (await engine.start(essay_of(1), session_id="one")).outcome()
     async with Engine(tmp_path / "h.db", workflows=[essay_of(2)]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         with pytest.raises(VerbRefused, match=r"version 1 .* version 2\. Fork it at that visit"):
             await session.rewind("old_write", subject="ink")
         assert (await session.info()).status is Status.COMPLETED
@@ -114,7 +114,7 @@ async def test_large_values_that_a_rewind_sets_are_there_in_another_process(tmp_
         await session.outcome()
         await session.rewind("count", ballast="b" * 200_000, n=7)
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         state = (await again(session)).state
         assert (state.n, len(state.ballast)) == (8, 200_000)
         assert (await session.verify()).ok
@@ -134,7 +134,7 @@ def test_a_field_that_the_model_gained_since_can_be_edited_in_a_rewind(tmp_path:
     with Engine(tmp_path / "h.db") as engine:
         engine.start(Workflow("count", state=Old, steps=[count]), session_id="one").outcome()
     with Engine(tmp_path / "h.db", workflows=[Workflow("count", state=New, steps=[count])]) as engine:
-        engine.rewind("one", "count", {"by": "ann"}, by="bob")
+        engine.session("one").rewind("count", {"by": "ann"}, by="bob")
         assert engine.resume("one").outcome().state == New(n=1, by="ann")
 
 

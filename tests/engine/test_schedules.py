@@ -136,7 +136,7 @@ async def test_a_schedule_starts_sessions_with_its_input_and_their_ids_are_its_t
         for day in (15, 16):
             clock.advance(3600 if day == 15 else 86400)
             await clock_catches_up(engine, f"nightly@202611{day}T030000Z")
-            outcome = await (await engine.session(f"nightly@202611{day}T030000Z", digest)).outcome()
+            outcome = await engine.session(f"nightly@202611{day}T030000Z", digest).outcome()
             assert (outcome.state.text, outcome.state.when) == ("OWL", when)
             assert (await engine.info(outcome.session_id)).owner == "ann"
         (now,) = await engine.schedules()
@@ -149,8 +149,8 @@ async def looked(engine: Engine) -> None:
     await engine.schedule("probe", digest, cron="0 0 1 1 *")
     probe = await engine.trigger_schedule("probe")
     await clock_catches_up(engine, probe)
-    await (await engine.session(probe)).outcome()
-    await engine.remove(probe)
+    await engine.session(probe).outcome()
+    await engine.session(probe).remove()
     await engine.remove_schedule("probe")
 
 
@@ -202,7 +202,7 @@ async def test_a_run_while_the_previous_one_has_not_ended(
         assert await ids(engine) == named(during)
         for each in await ids(engine):
             await engine.send(each, "go")
-            await (await engine.session(each)).outcome()
+            await engine.session(each).outcome()
         if overlap == "queue":
             await clock_catches_up(engine, *named(["16"]))  # it starts when the other one has ended
             await engine.cancel(named(["16"])[0])
@@ -228,7 +228,7 @@ async def test_of_two_engines_one_starts_each_run(tmp_path: Path) -> None:
         found = await first.sessions()
         assert len(found) == 10
         assert {info.status for info in found} == {Status.COMPLETED}
-        assert {len(await first.checkpoints(info.session_id)) for info in found} == {1}  # each step ran once
+        assert {len(await first.session(info.session_id).checkpoints()) for info in found} == {1}  # each step ran once
 
 
 @on_loop
@@ -316,7 +316,7 @@ async def test_while_everything_is_paused_a_run_is_stored_paused_and_resumes_wit
         await engine.pause(everything=True)
         clock.advance(3600)
         await clock_catches_up(engine, "n@20261115T030000Z")
-        session = await engine.session("n@20261115T030000Z")
+        session = engine.session("n@20261115T030000Z")
         assert await session.status() is Status.PAUSED
         await engine.lift_pause()
         assert (await session.outcome()).status is Status.COMPLETED

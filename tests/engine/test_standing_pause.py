@@ -242,14 +242,14 @@ async def test_an_imported_session_stands_still_and_one_that_stood_elsewhere_is_
 ) -> None:
     async with Engine(tmp_path / "there.db", workflows=ALL) as there:
         await (await there.start(chat, session_id="waits")).outcome()
-        await there.export_session("waits", tmp_path / "waits.jsonl")
+        await there.session("waits").export(tmp_path / "waits.jsonl")
         await there.pause(everything=True, reason="theirs")
-        await there.export_session("waits", tmp_path / "stands.jsonl")
+        await there.session("waits").export(tmp_path / "stands.jsonl")
     async with Engine(tmp_path / "here.db", workflows=ALL) as here:
         await here.pause(everything=True, reason="ours")
         await here.import_session(tmp_path / "waits.jsonl")
         await here.import_session(tmp_path / "stands.jsonl", session_id="stood")
-        found = {name: (await here.pauses(name))[0] for name in ("waits", "stood")}
+        found = {name: (await here.session(name).pauses())[0] for name in ("waits", "stood")}
         assert [(each.reason, each.standing) for each in found.values()] == [("ours", True), ("theirs", False)]
         await here.lift_pause()
         assert [(await here.info(name)).status for name in found] == [Status.WAITING, Status.PAUSED]
@@ -263,7 +263,7 @@ async def test_a_message_that_starts_a_session_is_kept_while_that_stands_still(t
         assert (await engine.info("desk")).status is Status.PAUSED
         await engine.lift_pause()
         await until(engine, "desk", Status.COMPLETED)
-        assert (await (await engine.session("desk")).outcome()).state.text == "hello"
+        assert (await engine.session("desk").outcome()).state.text == "hello"
 
 
 @on_loop
@@ -339,7 +339,7 @@ async def test_a_session_that_stops_before_the_pause_is_stored_says_who_asked(tm
         pause = Pause("p", "operator", "fire drill", "ann", time.time_ns() // 1000, standing=True)
         PauseFlag(tmp_path / "hold.db-paused").ask(pause)
         assert (await session.outcome()).status is Status.PAUSED
-        paused = await engine.last_event(session.id, "session.paused")
+        paused = await engine.session(session.id).last_event("session.paused")
         assert paused is not None
         assert paused.summary == "paused by ann: fire drill"
 

@@ -105,7 +105,7 @@ async def test_a_session_that_is_removed_during_the_wait_does_not_fail_the_pause
         pausing = asyncio.create_task(engine.pause(everything=True, wait=True))
         while await engine.standing_pause() is None:
             await asyncio.sleep(0)
-        await engine.remove("gone")
+        await engine.session("gone").remove()
         go.set()
         assert [(info.session_id, info.status) for info in await pausing] == [("s", Status.COMPLETED)]
 
@@ -168,7 +168,7 @@ async def test_a_pause_that_would_wait_for_the_step_that_calls_it_is_refused(whe
         except CallRefused as error:
             refusals.append(error)
         assert await engine.standing_pause() is None
-        assert not await engine.pauses(ctx.session_id)
+        assert not await engine.session(ctx.session_id).pauses()
         await engine.pause(**chosen)
 
     @step

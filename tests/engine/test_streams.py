@@ -108,7 +108,7 @@ async def test_without_following_a_stream_ends_with_what_is_there(tmp_path: Path
 async def test_wrong_arguments_are_refused(tmp_path: Path) -> None:
     async with Engine(tmp_path / "s.db") as engine:
         with pytest.raises(UnknownSession):
-            await anext(aiter(engine.stream("nobody")))
+            await anext(aiter(engine.session("nobody").stream()))
         session = await engine.start(chat)
         with pytest.raises(ValueError, match="until must be 'ended' or 'parked', not 'later'"):
             await anext(aiter(session.stream(until="later")))  # type: ignore[arg-type]
@@ -165,7 +165,7 @@ async def test_another_process_sees_the_chunks_while_the_step_runs(tmp_path: Pat
                 await asyncio.sleep(0.01)
             first, second = StreamText(), StreamText()
             other = asyncio.create_task(_fold(engine, second))
-            async for item in engine.stream("s"):
+            async for item in engine.session("s").stream():
                 first.apply(item)
                 if isinstance(item, StreamChunk) and item.n >= 50:  # the process waits for this
                     (tmp_path / "go").touch()
@@ -177,7 +177,7 @@ async def test_another_process_sees_the_chunks_while_the_step_runs(tmp_path: Pat
             process.kill()
             process.wait()
         assert info.status is Status.COMPLETED
-        count = int((await engine.stored("s")).values["out"])
+        count = int((await engine.session("s").stored()).values["out"])
     expected = "".join(f"{n} " for n in range(1, count + 1)) + "end"
     assert str(first) == str(second) == expected
 
@@ -188,7 +188,7 @@ async def _found(engine: Engine) -> Any:
 
 
 async def _fold(engine: Engine, text: StreamText) -> None:
-    async for item in engine.stream("s"):
+    async for item in engine.session("s").stream():
         text.apply(item)
 
 
@@ -209,7 +209,7 @@ async def test_a_stream_is_deleted_with_its_session(tmp_path: Path) -> None:
         for session_id in ("one", "two"):
             await one_turn(engine, session_id)
         assert rings(path) == ["1.ring", "2.ring"]
-        await engine.remove("one")
+        await engine.session("one").remove()
         assert rings(path) == ["2.ring"]
 
 
@@ -317,8 +317,8 @@ async def test_what_a_killed_process_left_of_a_ring_is_deleted_with_the_session(
         await session.outcome()
         for key in (1, 2, 3, 99):
             Path(f"{path}-streams/{key}.part").write_bytes(b"SWORDFISH")  # killed before the rename
-        await engine.remove("removed")
-        await engine.redact("redacted", signal=1)
+        await engine.session("removed").remove()
+        await engine.session("redacted").redact(signal=1)
         assert rings(path) == ["3.part", "3.ring", "99.part"]
         assert (await engine.gc(apply=True)).streams == 2
         assert rings(path) == []
@@ -332,7 +332,7 @@ async def test_a_stream_that_cannot_be_deleted_is_reported(tmp_path: Path) -> No
         Path(f"{path}-streams").rename(tmp_path / "elsewhere")
         Path(f"{path}-streams").symlink_to(tmp_path / "elsewhere")
         with pytest.raises(StoreUnavailable, match="The live stream of session 'one' cannot be deleted"):
-            await engine.remove("one")
+            await engine.session("one").remove()
         Path(f"{path}-streams").unlink()
         (tmp_path / "elsewhere").rename(f"{path}-streams")
         assert (await engine.gc(apply=True)).completed == ["one"]

@@ -92,7 +92,7 @@ async def test_a_pause_between_the_look_and_the_pick_up_stays_in_effect(
         with pytest.raises(VerbRefused, match=r"resume\('one'\)"):
             await worker.take_up("one", fence=seen.fence)
         assert (await desk.info("one")).status is Status.PAUSED
-        assert ([pause.by for pause in await desk.pauses("one")], runs) == (["ann"], [])
+        assert ([pause.by for pause in await desk.session("one").pauses()], runs) == (["ann"], [])
 
 
 @on_loop
@@ -121,7 +121,7 @@ async def test_of_two_that_saw_a_session_one_drives_it(tmp_path: Path) -> None:
             return True
 
         took = await asyncio.gather(take_up(one, seen[0]), take_up(two, seen[1]))
-        await (await one.session("one")).outcome()
+        await one.session("one").outcome()
         assert (sorted(took), runs) == ([False, True], ["first", "second"])
         with pytest.raises((HoldLost, SessionEnded)):
             await two.take_up("one", fence=seen[1].fence)
@@ -211,7 +211,7 @@ async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(t
         assert await engine.take_ready() == ["two"]
         assert await engine.take_ready() == [], "the damaged session is not tried again"
         for name in ("one", "two"):
-            assert (await (await engine.session(name)).outcome()).state.text == "12"
+            assert (await engine.session(name).outcome()).state.text == "12"
         info = await desk.info("damaged")
         assert (info.status, info.holder) == (Status.CREATED, None)
         assert (await desk.info("paused")).status is Status.PAUSED
@@ -233,7 +233,7 @@ async def test_a_session_whose_log_cannot_be_read_here_stops_no_other(
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
         monkeypatch.setattr(engine._service, "drive_class", Picky)
         assert await engine.take_ready() == ["two"]
-        assert (await (await engine.session("two")).outcome()).state.text == "12"
+        assert (await engine.session("two").outcome()).state.text == "12"
         assert (await engine.info("one")).holder is None
 
 
@@ -247,7 +247,7 @@ async def test_a_session_that_is_being_taken_does_not_look_abandoned(
 
         async def slow_take(*args: Any) -> Any:
             rows = await take(*args)
-            waiting.append(asyncio.create_task((await engine.session("one")).outcome()))
+            waiting.append(asyncio.create_task(engine.session("one").outcome()))
             with pytest.raises(AlreadyRunning):
                 await engine.resume("one")
             return rows
@@ -264,7 +264,7 @@ async def test_what_an_observer_resumes_an_open_engine_picks_up(tmp_path: Path) 
         async with Engine(tmp_path / "store.db", drives="none") as observer:
             began = time.monotonic()
             await observer.resume("one", here=False, by="ann")
-            async for info in engine.watch("one"):
+            async for info in engine.session("one").watch():
                 if info.status is Status.COMPLETED:
                     break
             assert (runs, time.monotonic() - began < PATIENCE) == (["first", "second"], True)
@@ -278,7 +278,7 @@ async def test_what_is_unpaused_in_the_view_an_open_engine_picks_up(tmp_path: Pa
         await engine.idle()
         await engine.pause("two")
         outside_sql(tmp_path / "store.db", "UPDATE workflow_states SET pause_requested = 0")
-        async for info in engine.watch("one"):
+        async for info in engine.session("one").watch():
             if info.status is Status.COMPLETED:
                 break
         assert ((await engine.info("two")).status, (await engine.verify()).problems) == (Status.WAITING, [])

@@ -81,7 +81,7 @@ async def test_a_renamed_step_is_found_by_both_names_before_and_after_the_sessio
         await session.resume()
         await session.outcome()
     async with Engine(path, workflows=[newer]) as engine:
-        session = await engine.session("b")
+        session = engine.session("b")
         for name in ("first", "opening", "opening#1"):
             assert (await session.state(at_checkpoint=name)).pages == ["one"]
         await session.rewind("third")
@@ -160,7 +160,7 @@ async def test_a_field_that_the_stored_version_does_not_have_yet_is_refused_not_
     async with Engine(path, workflows=[old]) as engine:
         await (await engine.start(old, session_id="r", name="Ada Lovelace")).outcome()
     async with Engine(path, workflows=[new]) as engine:
-        session = await engine.session("r")
+        session = engine.session("r")
         with pytest.raises(StateRefused, match=r"has no field 'title'. Use a stored name \(name\), or resume"):
             await session.redact(field="title")
         assert b"Ada Lovelace" in bytes_of(path)

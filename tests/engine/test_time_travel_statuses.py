@@ -95,7 +95,7 @@ async def in_status(status: str, path: Path) -> AsyncIterator[Stage]:
 
 async def _brought_to(status: str, engine: Engine, work: Work) -> Session[Note]:
     if status == "ready":
-        return await engine.session("one")
+        return engine.session("one")
     session = await engine.start(work.workflow, session_id="one", paused=status == "created")
     if status == "created":
         await engine.store.unpause("one", None, 0)

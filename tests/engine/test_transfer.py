@@ -80,7 +80,7 @@ async def written(path: Path) -> bundle.Bundle:
         await session.pause("lunch", by="ann")
         await session.send("two", by="ben")
         await session.send("three", by="ben")
-        return await engine.export_session("s", path)
+        return await engine.session("s").export(path)
 
 
 @on_loop
@@ -93,9 +93,9 @@ async def test_everything_that_is_known_of_a_session_comes_back(tmp_path: Path) 
         assert after == before
         assert len(before.blobs) >= 1
         assert before.mail == [3, 4]
-        assert [pause.reason for pause in await engine.pauses("s")] == ["lunch"]
+        assert [pause.reason for pause in await engine.session("s").pauses()] == ["lunch"]
         assert (await engine.verify()).ok
-        assert (await engine.export_session("s")).to_bytes() == (tmp_path / "s.jsonl").read_bytes()
+        assert (await engine.session("s").export()).to_bytes() == (tmp_path / "s.jsonl").read_bytes()
 
 
 @on_loop
@@ -120,13 +120,13 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         [first] = await session.children()
         await engine.send(first.session_id, "from the first")
         await session.outcome()
-        found = await engine.export_session("root", path)
+        found = await engine.session("root").export(path)
         assert [each.workflow for each in found.sessions] == ["calls", "part", "part"]
         second = next(each for each in await session.children() if each.session_id != first.session_id)
-        await engine.export_session(second.session_id, tmp_path / "alone.jsonl")
+        await engine.session(second.session_id).export(tmp_path / "alone.jsonl")
     async with Engine(":memory:", workflows=ALL) as engine:
         await engine.import_session(path)
-        assert [each.parent_id for each in await engine.children("root")] == ["root", "root"]
+        assert [each.parent_id for each in await engine.session("root").children()] == ["root", "root"]
         assert (await engine.verify()).ok  # the spending of a parent includes that of its children, too
         await engine.send(second.session_id, "from the second")
         assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
@@ -164,10 +164,10 @@ async def test_a_pause_that_was_set_by_hand_is_kept(tmp_path: Path) -> None:
         await engine.store._writer.do(  # type: ignore[attr-defined]  # what a person does in a database tool
             lambda connection: connection.execute("UPDATE workflow_states SET pause_requested = 1")
         )
-        await engine.export_session("s", tmp_path / "s.jsonl")
+        await engine.session("s").export(tmp_path / "s.jsonl")
     async with Engine(":memory:", workflows=ALL) as engine:
         assert (await engine.import_session(tmp_path / "s.jsonl")).status is Status.PAUSED
-        [pause] = await engine.pauses("s")
+        [pause] = await engine.session("s").pauses()
         assert "set in the database" in pause.reason
 
 
@@ -175,8 +175,8 @@ async def test_a_pause_that_was_set_by_hand_is_kept(tmp_path: Path) -> None:
 async def test_what_was_redacted_stays_so_also_under_another_id(tmp_path: Path) -> None:
     async with Engine(":memory:", workflows=ALL) as engine:
         await (await engine.start(talk, session_id="s")).outcome()
-        await engine.redact("s", field="big")
-        await engine.export_session("s", tmp_path / "s.jsonl")
+        await engine.session("s").redact(field="big")
+        await engine.session("s").export(tmp_path / "s.jsonl")
     assert "large large" not in (tmp_path / "s.jsonl").read_text()
     async with Engine(":memory:", workflows=ALL) as engine:
         await engine.import_session(tmp_path / "s.jsonl", session_id="copy")
@@ -189,10 +189,10 @@ async def test_what_was_redacted_stays_so_also_under_another_id(tmp_path: Path) 
 async def test_who_is_not_there_cannot_be_written_and_no_file_is_left(tmp_path: Path) -> None:
     async with Engine(":memory:", workflows=ALL) as engine:
         with pytest.raises(UnknownSession):
-            await engine.export_session("nobody", tmp_path / "s.jsonl")
+            await engine.session("nobody").export(tmp_path / "s.jsonl")
         await (await engine.start(talk, session_id="s")).outcome()
         with pytest.raises(FileNotFoundError):
-            await engine.export_session("s", tmp_path / "missing" / "s.jsonl")
+            await engine.session("s").export(tmp_path / "missing" / "s.jsonl")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -232,7 +232,7 @@ async def test_a_file_may_contain_one_tree_of_sessions_and_each_of_them_once(tmp
     path = tmp_path / "tree.jsonl"
     async with Engine(":memory:", workflows=ALL) as engine:
         await (await engine.start(calls, session_id="root")).outcome()
-        await engine.export_session("root", path)
+        await engine.session("root").export(path)
     lines = path.read_text().splitlines()[:-1]
     start = next(number for number, line in enumerate(lines) if '"parent_id":"root"' in line)
     stranger = [line.replace('"parent_id":"root"', '"parent_id":"elsewhere"') for line in lines]
@@ -300,7 +300,7 @@ async def noted(folder: Path, path: Path) -> None:
         session = await engine.start(notes, session_id="n1", folder=folder, paused=True)
         await session.resume(until="jot")
         await session.outcome()
-        await engine.export_session("n1", path)
+        await engine.session("n1").export(path)
 
 
 @on_loop
@@ -315,11 +315,11 @@ async def test_an_imported_session_never_uses_the_artifact_folder_of_its_sender(
         await engine.import_session(tmp_path / "n.jsonl", folder=mine)
         with pytest.raises(FolderRefused, match=r"write its files again with\s+restore\(\)"):
             await engine.resume("n1")
-        assert await engine.restore("n1") == ["text.md"]
+        assert await engine.session("n1").restore() == ["text.md"]
         outcome = await (await engine.resume("n1")).outcome()
         assert (outcome.status, outcome.state.more) == (Status.COMPLETED, "jotted\nmore\n")
         assert (await engine.verify()).ok
-        assert [each.state for each in await engine.artifacts("n1")] == ["valid", "valid"]
+        assert [each.state for each in await engine.session("n1").artifacts()] == ["valid", "valid"]
     assert (mine / "more.md").read_text() == "jotted\nmore\n"
     assert {path: path.read_bytes() for path in theirs.rglob("*") if path.is_file()} == before
 
@@ -377,12 +377,12 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
             assert {info.session_id: info.status for info in await other.sessions(level="root")} == {
                 "root": Status.WAITING, "own": Status.PAUSED,
             }  # fmt: skip
-            assert [pause.reason for pause in await other.pauses("own")] == ["lunch"]
+            assert [pause.reason for pause in await other.session("own").pauses()] == ["lunch"]
             assert {each.name: each.paused_by for each in await other.schedules()} == {"daily": None, "resting": "ann"}
-            [first] = await other.children("root")
+            [first] = await other.session("root").children()
             await other.send(first.session_id, "on the other side")
             await other.outcome("root")
-            assert len(await other.children("root")) == 2
+            assert len(await other.session("root").children()) == 2
             assert (await other.verify()).ok
             await other.schedule("daily", talk, cron="0 9 * * *")
         again = await here.move(there)  # what has continued or was changed there is left alone
@@ -431,8 +431,8 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
         assert planned.limits == ["queue cpu", "queue gpu", "queue tpu"]
         assert (await here.move(there)).limits == planned.limits
         async with Engine(there, workflows=ALL, drives="none") as other:
-            await other.remove("root")
-            await other.remove("own")
+            await other.session("root").remove()
+            await other.session("own").remove()
             await other.remove_schedule("daily")
             await other.remove_limit(queue="cpu")
             await other.limit(queue="gpu", most=8)
@@ -455,10 +455,10 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
             assert [(each.name, each.most) for each in await other.limits()] == [("gpu", 8), ("tpu", 1)]
 
         # another session with the id of a removed one, and a removed one that has continued since, are moved
-        await here.remove("own")
+        await here.session("own").remove()
         await (await here.start(talk, session_id="own", paused=True)).outcome()
         await here.resume("root")
-        [child] = await here.children("root")
+        [child] = await here.session("root").children()
         await here.send(child.session_id, "on")
         await here.outcome("root")
         assert (await here.move(there)).moved == ["own", "root"]
@@ -494,7 +494,7 @@ async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Pat
         assert {info.session_id: info.status for info in await engine.sessions(level="root")} == {
             "root": Status.WAITING, "own": Status.WAITING, "wrong": Status.FAILED,
         }  # fmt: skip
-        assert [info.status for info in await engine.children("root")] == [Status.WAITING]
+        assert [info.status for info in await engine.session("root").children()] == [Status.WAITING]
         assert [(each.cron, each.paused_by) for each in await engine.schedules()] == [
             ("0 7 * * *", None), ("0 9 * * 1", None),
         ]  # fmt: skip
@@ -522,7 +522,7 @@ async def test_a_repeated_move_names_the_sessions_that_received_messages_in_the_
             again = await here.move(tmp_path / "there.db", dry_run=dry_run)
             assert (again.there, list(again.refused)) == (["quiet"], ["own"])
             assert "received messages or other requests here after it was moved" in again.refused["own"]
-        await here.remove("own")
+        await here.session("own").remove()
         assert (await here.move(tmp_path / "there.db")).refused == {}
 
 
@@ -584,7 +584,7 @@ async def test_a_move_says_which_folder_and_which_id_are_missing(tmp_path: Path)
         session = await here.start(talk, session_id="own")
         await session.outcome()
         await session.files.add(b"squid", "squid.txt")
-        [child] = await here.children("root")
+        [child] = await here.session("root").children()
         async with Engine(tmp_path / "there.db", workflows=ALL) as other:
             await other.start(talk, session_id=child.session_id, paused=True)
         refused = (await here.move(tmp_path / "there.db")).refused

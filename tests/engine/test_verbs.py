@@ -53,7 +53,7 @@ async def in_status(status: str, path: Path) -> AsyncIterator[Stage]:
 
 async def prepared(status: str, engine: Engine, pipeline: Pipeline, gate: Gate) -> Stage:
     if status == "ready":
-        return Stage(engine, await engine.session("one"), pipeline, gate)
+        return Stage(engine, engine.session("one"), pipeline, gate)
     session = await engine.start(pipeline.workflow, session_id="one", paused=status == "created")
     stage = Stage(engine, session, pipeline, gate)
     if status == "created":

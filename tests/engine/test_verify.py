@@ -181,7 +181,7 @@ async def read(engine: Engine, what: str) -> None:
     elif what == "all pauses":
         await engine.store.pauses(1, open_only=False)
     else:
-        await getattr(engine, what)("d1")
+        await getattr(engine.session("d1"), what)()
 
 
 @on_loop
@@ -204,7 +204,7 @@ async def test_facts_that_agree_with_their_sum_but_not_with_the_log_are_found(pa
 async def test_a_redaction_that_was_undone_is_found(path: Path) -> None:
     [(payload, salt)] = damaged(path, "SELECT hex(payload), hex(salt) FROM log WHERE session = 1 AND seq = 5")
     async with Engine(path, workflows=[doc]) as engine:
-        await engine.redact("d1", seq=5)
+        await engine.session("d1").redact(seq=5)
     assert (await verified(path)).redacted == 1
     damaged(path, LOG.format(f"payload = x'{payload}', salt = x'{salt}'", 5))
     report = await verified(path)
@@ -228,7 +228,7 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
             outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
             assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.READY)
             assert (await engine.verify()).ok
-        assert len(await engine.pauses("d1")) == 1
+        assert len(await engine.session("d1").pauses()) == 1
 
 
 @on_loop
@@ -279,7 +279,7 @@ async def test_what_changes_while_verify_looks_at_it_is_no_damage(path: Path, ac
         async def names(self, key: int) -> dict[bytes, bool]:
             if self.armed and key == 1:
                 self.armed = False
-                await (engine.redact("d1", seq=3) if act == "redact" else engine.remove("d1"))
+                await (engine.session("d1").redact(seq=3) if act == "redact" else engine.session("d1").remove())
             return await super().names(key)
 
     async with Engine(Meddled(path), workflows=[doc]) as engine:
@@ -421,7 +421,7 @@ async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_wa
         assert "still open, although 'f' above it was cancelled. Call engine.cancel('f') again" in problem.text
         await engine.cancel("f")
         assert (await engine.verify()).ok
-        await engine.rewind(child.session_id, "ask")  # a person wants it again, without its parent
+        await engine.session(child.session_id).rewind("ask")  # a person wants it again, without its parent
         assert (await engine.info(child.session_id)).status is Status.READY
         assert (await engine.verify()).ok
 
@@ -433,9 +433,9 @@ async def test_what_a_reopened_session_calls_is_open_below_it_and_no_problem(tmp
         await (await engine.start(above, session_id="a")).outcome()
         await engine.cancel("a")
         [middle] = await engine.sessions(workflow="family")
-        await engine.rewind(middle.session_id, "call")  # a person wants it again, without its parent
+        await engine.session(middle.session_id).rewind("call")  # a person wants it again, without its parent
         await (await engine.resume(middle.session_id)).outcome()
-        statuses = {info.status for info in await engine.children(middle.session_id)}
+        statuses = {info.status for info in await engine.session(middle.session_id).children()}
         assert statuses == {Status.CANCELLED, Status.WAITING}
         assert (await engine.verify()).problems == []
 
@@ -449,7 +449,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
             called = asyncio.ensure_future(ctx.call(leaf))
 
             async def lose_patience() -> None:
-                while not await engine.children("h"):
+                while not await engine.session("h").children():
                     await asyncio.sleep(0.001)
                 called.cancel()
 
@@ -461,7 +461,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         while await session.status() is not Status.COMPLETED:  # an outcome would also come while it waits for its child
             await asyncio.sleep(0.001)
         await engine.idle()  # the child has asked its question
-        [child] = await engine.children("h")
+        [child] = await engine.session("h").children()
         assert child.status is Status.WAITING
         assert (await engine.verify()).problems == []
         assert await engine.cancel("h") is Status.COMPLETED  # it ends what is open below it
@@ -479,7 +479,7 @@ async def test_a_child_whose_result_was_used_is_not_open_unless_a_person_reopene
         await session.answer("this one")
         assert (await session.outcome()).status is Status.COMPLETED
         [child] = await session.children()
-        await engine.rewind(child.session_id, "ask")
+        await engine.session(child.session_id).rewind("ask")
         if not reopened:
             monkeypatch.setattr(_Walk, "reopened", property(lambda _: False, lambda *_: None), raising=False)
         problems = (await engine.verify()).problems
@@ -499,7 +499,7 @@ async def test_a_session_that_was_to_end_is_named_even_if_it_was_reopened_before
     async with Engine(path, workflows=[leaf]) as engine:
         await (await engine.start(leaf, session_id="x")).outcome()
         await engine.cancel("x")
-        await engine.rewind("x", "ask")
+        await engine.session("x").rewind("ask")
         with monkeypatch.context() as patch:
             patch.setattr(endings, "_end", lambda connection, engine, row, at: row)
             await engine.cancel("x")

@@ -30,7 +30,7 @@ async def _state(engine: Engine) -> Any:
 
 
 async def _visits(engine: Engine) -> Any:
-    return await engine.checkpoints(SESSION, limit=None)
+    return await engine.session(SESSION).checkpoints(limit=None)
 
 
 async def _events(engine: Engine) -> Any:

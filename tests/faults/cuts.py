@@ -105,7 +105,7 @@ async def exported(engine: Engine, id: str) -> None:
     """Export a session that has a file."""
     session = await engine.start(leaf, session_id=f"{id}-source", paused=True, n=1)
     await session.files.add(b"content", "notes.txt")
-    await engine.export_session(session.id, export_of(engine))
+    await engine.session(session.id).export(export_of(engine))
 
 
 def export_of(engine: Engine) -> Path:
@@ -132,15 +132,15 @@ VERBS: dict[str, Verb] = {
     "take ready": Verb(ready, lambda engine, id: engine.take_ready()),
     "cancel": Verb(waiting, lambda engine, id: engine.cancel(id, reason="enough")),
     "cancel paused": Verb(paused, lambda engine, id: engine.cancel(id, reason="enough")),
-    "edit": Verb(waiting, lambda engine, id: engine.edit(id, note="changed")),
-    "rewind": Verb(waiting, lambda engine, id: engine.rewind(id, "branch")),
-    "fork": Verb(waiting, lambda engine, id: engine.fork(id, session_id=f"{id}-fork")),
+    "edit": Verb(waiting, lambda engine, id: engine.session(id).edit(note="changed")),
+    "rewind": Verb(waiting, lambda engine, id: engine.session(id).rewind("branch")),
+    "fork": Verb(waiting, lambda engine, id: engine.session(id).fork(session_id=f"{id}-fork")),
     "send": Verb(ready, lambda engine, id: engine.send(id, "hello")),
     "answer": Verb(waiting, answered),
-    "emit": Verb(paused, lambda engine, id: engine.emit(id, "told", "a fact")),
+    "emit": Verb(paused, lambda engine, id: engine.session(id).emit("told", "a fact")),
     "import": Verb(exported, lambda engine, id: engine.import_session(export_of(engine), session_id=id)),
-    "redact": Verb(paused, lambda engine, id: engine.redact(id, field="note")),
-    "remove": Verb(paused, lambda engine, id: engine.remove(id)),
+    "redact": Verb(paused, lambda engine, id: engine.session(id).redact(field="note")),
+    "remove": Verb(paused, lambda engine, id: engine.session(id).remove()),
     "outcome": Verb(waiting, lambda engine, id: engine.outcome(id)),
     "verify": Verb(waiting, lambda engine, id: engine.verify(id)),
 }

@@ -137,7 +137,7 @@ async def _one(engine: Engine, child: Child, after: float | None, judges: list[J
     while True:
         over = not child.is_alive()
         if await engine.tally():
-            async for item in engine.stream("flood", judges[0].last, follow=False):
+            async for item in engine.session("flood").stream(judges[0].last, follow=False):
                 for judge in judges:
                     judge.apply(item)
         if child.code is not None and over:

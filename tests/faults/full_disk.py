@@ -197,7 +197,7 @@ class Day:
     async def clean_up(self, engine: Engine) -> None:
         """Remove an ended session and free its space, on a full disk."""
         size = self.path.stat().st_size
-        self.seen["remove"] = await error_of(engine.remove("heavy", by="ann"))
+        self.seen["remove"] = await error_of(engine.session("heavy").remove(by="ann"))
         self.seen["gc"] = await error_of(engine.gc(apply=True))
         self.seen["bytes given back"] = size - self.path.stat().st_size
         self.seen["trouble after cleaning"] = await self.trouble_after_a_while(engine)

@@ -156,7 +156,7 @@ async def original(root: Path) -> tuple[list[Any], dict[str, bytes]]:
         await session.outcome()
         await session.pause("lunch", by="ann")
         await session.send("unread", by="ben")
-        await engine.export_session("gift", sandbox.root / "gift.jsonl")
+        await engine.session("gift").export(sandbox.root / "gift.jsonl")
     lines = [json.loads(line) for line in (sandbox.root / "gift.jsonl").read_text().splitlines()]
     files = {str(path.relative_to(sandbox.out)): path.read_bytes() for path in sandbox.out.rglob("*") if path.is_file()}
     return lines, files
@@ -295,9 +295,10 @@ async def rebuilt(sandbox: Sandbox, files: dict[str, bytes]) -> Report:
 
 async def _used(engine: Engine, report: Report, ids: list[Any]) -> None:
     verbs: dict[str, Callable[[str], Awaitable[Any]]] = {
-        "info": engine.info, "plan": engine.plan, "artifacts": engine.artifacts, "restore": engine.restore,
+        "info": engine.info, "plan": lambda id: engine.session(id).plan(),
+        "artifacts": lambda id: engine.session(id).artifacts(), "restore": lambda id: engine.session(id).restore(),
         "files": partial(_read_files, engine), "events": partial(_read_events, engine),
-        "resume": partial(_resumed, engine), "export": engine.export_session,
+        "resume": partial(_resumed, engine), "export": lambda id: engine.session(id).export(),
     }  # fmt: skip
     for id in ids:
         for name, verb in verbs.items():
@@ -305,11 +306,11 @@ async def _used(engine: Engine, report: Report, ids: list[Any]) -> None:
     await report.call("questions", engine.questions)
     await report.call("verify", engine.verify)
     for id in ids[:1]:
-        await report.call("remove", partial(engine.remove, id))
+        await report.call("remove", engine.session(id).remove)
 
 
 async def _read_files(engine: Engine, id: str) -> None:
-    files = engine.files(id)
+    files = engine.session(id).files
     for each in await files.list():
         (await files.open(each.file_id)).close()
 

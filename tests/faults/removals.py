@@ -50,7 +50,7 @@ async def _clean(path: str, act: Act) -> None:
     retention.BYTES = 16 * 4096
     vfs = FaultVFS("cleaning", act)
     async with Engine(SqliteStore(Path(path), vfs="cleaning", ballast=0), signals=False) as engine:
-        await engine.remove("by-hand", by="ann", reason="test")
+        await engine.session("by-hand").remove(by="ann", reason="test")
         await engine.gc(apply=True)
     vfs.unregister()
 

@@ -69,7 +69,7 @@ def test_a_step_that_kills_its_process_each_time_is_paused_after_three_crashes(l
     ]
     assert codes == [-9, -9, -9, 0]
     assert lab.row(session).status is Status.PAUSED
-    (pause,) = lab.do(lab.engine.pauses(session))
+    (pause,) = lab.do(lab.engine.session(session).pauses())
     assert pause.kind == "crashes"
 
 

@@ -160,7 +160,7 @@ async def test_two_cleaners_at_once_do_not_get_in_each_others_way(folder: Path, 
         Engine(SqliteStore(path, ballast=0), signals=False) as second,
     ):
         removed, one, other = await asyncio.gather(
-            first.remove("by-hand", by="ann"), first.gc(apply=True), second.gc(apply=True)
+            first.session("by-hand").remove(by="ann"), first.gc(apply=True), second.gc(apply=True)
         )
         assert removed.by == "ann"
         assert sorted({*one.expired, *other.expired}) == ["expired-1", "expired-2"]
@@ -183,7 +183,7 @@ async def test_a_cleaner_that_finds_the_work_done_is_content(folder: Path, templ
         Engine(Late(path, ballast=0), signals=False) as first,
         Engine(SqliteStore(path, ballast=0), signals=False) as second,
     ):
-        stone = await first.remove("by-hand", by="ann")
+        stone = await first.session("by-hand").remove(by="ann")
         assert [stone] == await second.tombstones("by-hand")
 
 
@@ -256,7 +256,7 @@ async def test_others_commit_between_the_batches_of_a_removal(tmp_path: Path, mo
         await long.commit(release=True)
         other = await started(store, "other")
         order.clear()
-        removal = asyncio.create_task(engine.remove("long"))
+        removal = asyncio.create_task(engine.session("long").remove())
         while not removal.done():
             await other.commit()
             await asyncio.sleep(0)
@@ -303,7 +303,7 @@ async def test_a_cleaner_that_is_cancelled_between_batches_loses_nothing(
         for _ in range(100):
             await driver.commit()
         await driver.commit(release=True)
-        removal = asyncio.create_task(engine.remove("long", by="ann"))
+        removal = asyncio.create_task(engine.session("long").remove(by="ann"))
         while not await engine.store.removing():
             await asyncio.sleep(0)
         removal.cancel()  # a hundred batches remain

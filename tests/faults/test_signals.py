@@ -68,7 +68,7 @@ def test_a_session_that_is_paused_after_every_step_ends_like_an_undisturbed_one(
         assert status in (Status.PAUSED, Status.COMPLETED)
     assert lab.see(session).result == reference.seen.result
     assert sorted(lab.runs(session).labels) == sorted(reference.labels)
-    assert pauses == len(lab.do(lab.engine.checkpoints(session, limit=None)))
+    assert pauses == len(lab.do(lab.engine.session(session).checkpoints(limit=None)))
 
 
 PROGRAM = """

@@ -69,7 +69,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_no_name_leads_out_of_the_folder(place: tuple[Path, BlockingEngine, list[str]], name: str, data: bytes) -> None:
     """Many tries; what is there afterwards is what was there before, and perhaps one file more."""
     path, engine, before = place
-    file = engine.files(f"s{len(before) % 10}").add(data, name, "text/plain")
+    file = engine.session(f"s{len(before) % 10}").files.add(data, name, "text/plain")
     now = everything_in(path)
     assert file.storage_uri in now
     assert set(now) - {file.storage_uri} <= set(before)

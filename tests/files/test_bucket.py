@@ -266,7 +266,7 @@ async def test_a_fleet_keeps_the_files_of_its_sessions_in_a_bucket(
             with pytest.raises(FileRefused, match="in a bucket"):
                 _ = session.files.outputs
             fork = await session.fork(session_id="s2", paused=True)
-            await engine.export_session("s1", tmp_path / "s1.jsonl")
+            await engine.session("s1").export(tmp_path / "s1.jsonl")
             await session.redact(file=file.file_id)
             assert await session.files.list() == []
             await session.remove()
@@ -274,7 +274,7 @@ async def test_a_fleet_keeps_the_files_of_its_sessions_in_a_bucket(
             await other.import_session(tmp_path / "s1.jsonl")
             await engine.import_session(tmp_path / "s1.jsonl", session_id="s3")
             for each, id in ((other, "s1"), (engine, "s2"), (engine, "s3")):
-                with await each.files(id).open(file.file_id) as stream:
+                with await each.session(id).files.open(file.file_id) as stream:
                     assert stream.read() == TEXT
             assert (await other.verify()).ok
             found = store.files_of("s2")

@@ -92,7 +92,7 @@ async def test_progress_is_true_at_every_moment_also_for_who_looks_from_elsewher
     async with open_engine(tmp_path / "hold.db") as engine, open_engine(tmp_path / "hold.db") as other:
         flow = workflow(watched, concurrency=1, retry=NOTHING_TWICE)
         await engine.start(flow, session_id="s1", paused=True)
-        sessions.append(await other.session("s1"))
+        sessions.append(other.session("s1"))
         outcome = await (await engine.resume("s1")).outcome()
         assert [state.processed_chunks for state in seen] == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
         assert [state.failed_chunks for state in seen] == [[]] * 4 + [[3]] * 4 + [[3, 7]] * 2
@@ -104,8 +104,8 @@ async def test_progress_is_true_at_every_moment_also_for_who_looks_from_elsewher
         assert last.last_error == "chunk 7 is odd"
         printed = run_child(
             "async with Engine(args[0]) as engine:\n"
-            "    [file] = await engine.files('s1').list()\n"
-            "    say((await engine.files('s1').progress(file.file_id)).model_dump_json())",
+            "    [file] = await engine.session('s1').files.list()\n"
+            "    say((await engine.session('s1').files.progress(file.file_id)).model_dump_json())",
             tmp_path / "hold.db",
         )
         assert ChunkState.model_validate_json(printed) == last

@@ -63,14 +63,14 @@ async def test_a_file_is_uploaded_once_and_used_by_later_calls_and_processes(tmp
         file = await session.files.add(TEXT, "notes.txt")
     program = """
         async with Engine(args[0]) as engine:
-            files = engine.files("s1")
+            files = engine.session("s1").files
             [file] = await files.list()
             with await files.open(file.file_id) as stream:
                 say(file.filename, len(stream.read()))
     """
     assert run_child(program, tmp_path / "hold.db") == f"notes.txt {len(TEXT)}"
     async with open_engine(tmp_path / "hold.db", desk) as engine:
-        assert await engine.files("s1").get(file.file_id) == file
+        assert await engine.session("s1").files.get(file.file_id) == file
 
 
 @pytest.mark.covers("S3.75", "S3.76")
@@ -220,7 +220,7 @@ async def test_a_file_that_nobody_has_is_named(tmp_path: Path) -> None:
             assert refusal.value.session_id == "s1"
         async with open_engine(tmp_path / "hold.db") as other:
             with pytest.raises(UnknownSession, match="nobody"):
-                await other.files("nobody").add(TEXT, "notes.txt")
+                await other.session("nobody").files.add(TEXT, "notes.txt")
         assert not (folder_of(tmp_path, "nobody")).exists()
 
 
@@ -418,7 +418,7 @@ def test_blocking_code_has_the_same_verbs(tmp_path: Path) -> None:
     with open_engine(tmp_path / "hold.db", desk) as engine:
         session: BlockingSession[Desk] = engine.start(desk)
         file = session.files.add(TEXT, "notes.txt", course="calc")
-        assert engine.files(session.id).list() == session.files.list() == [file]
+        assert engine.session(session.id).files.list() == session.files.list() == [file]
         with session.files.open(file.file_id) as stream:
             assert stream.read() == TEXT
             assert Path(stream.name).read_bytes() == TEXT

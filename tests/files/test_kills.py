@@ -78,7 +78,7 @@ def test_killed_in_the_middle_of_an_upload_it_is_done_again_and_leaves_nothing(
     runs.run(point)
     program = """
         async with Engine(args[0]) as engine:
-            say(len(await engine.files("s1").list()))
+            say(len(await engine.session("s1").files.list()))
     """
     assert run_child(program, tmp_path / "hold.db") == str(int(point == "recorded"))
     state = without_times(runs.run())
@@ -105,7 +105,7 @@ LARGE = """
     async with Engine(args[0] + "/a.db") as engine, Engine(args[0] + "/b.db") as other:
         session = await engine.start(flow, session_id="s1", paused=True)
         await session.files.add(b"first", "warm.up")
-        await engine.export_session("s1", args[0] + "/warm.jsonl")
+        await engine.session("s1").export(args[0] + "/warm.jsonl")
         before = peak()
         file = await session.files.add(Stream(), "large.bin", on_progress=told.append)
         (await session.files.open(file.file_id)).close()
@@ -113,7 +113,7 @@ LARGE = """
         await session.fork(session_id="s2", paused=True)
         say(file.size_bytes, peak() - before, len(told))
         if args[2:]:
-            await engine.export_session("s1", args[0] + "/large.jsonl")
+            await engine.session("s1").export(args[0] + "/large.jsonl")
             await other.import_session(args[0] + "/large.jsonl")
             assert (await other.verify()).ok
             say(peak() - before)

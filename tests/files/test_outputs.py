@@ -40,12 +40,12 @@ def test_steps_and_everybody_else_have_the_same_folder_and_it_goes_with_the_sess
         paths = session.outcome().state.paths
         folder = tmp_path / "h.db.sessions" / "s1" / "outputs"
         assert paths == [folder / "a.txt", folder / "b.txt"]
-        assert session.files.outputs == engine.files("s1").outputs == folder
+        assert session.files.outputs == engine.session("s1").files.outputs == folder
         assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
         assert engine.gc(apply=True).strays == 0
         assert session.verify().ok
         assert [path.read_text() for path in paths] == ["a", "b"]
-        engine.remove("s1")
+        engine.session("s1").remove()
         assert not folder.parent.exists()
 
 

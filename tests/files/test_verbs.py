@@ -109,7 +109,7 @@ async def test_a_disk_without_room_refuses_a_fork_and_an_import_by_name(tmp_path
     async with standing(tmp_path) as session:
         await session.files.add(TEXT, "notes.txt")
         bundle = tmp_path / "s1.jsonl"
-        await session._engine.export_session("s1", bundle)
+        await session._engine.session("s1").export(bundle)
         async with open_engine(tmp_path / "other.db", desk) as other:
             with monkeypatch.context() as patch:
                 patch.setattr(os, "mkdir", full)
@@ -141,8 +141,8 @@ async def exported(tmp_path: Path) -> tuple[Path, list[File]]:
             await session.files.add(BINARY, "data.bin"),
             await session.files.add(b"", "empty"),
         ]
-        await session._engine.export_session("s1", target)
-        assert target.read_bytes() == (await session._engine.export_session("s1")).to_bytes()
+        await session._engine.session("s1").export(target)
+        assert target.read_bytes() == (await session._engine.session("s1").export()).to_bytes()
     return target, files
 
 
@@ -153,7 +153,7 @@ async def test_files_travel_with_their_session(tmp_path: Path) -> None:
     async with open_engine(tmp_path / "hold.db", desk) as engine:
         for session_id in ("s1", "other"):
             info = await engine.import_session(target, session_id=session_id)
-            session = await engine.session(info.session_id)
+            session = engine.session(info.session_id)
             assert [each.file_id for each in await session.files.list()] == [each.file_id for each in files]
             assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
             assert (await session.files.add(BINARY, "again.bin")).reused
@@ -165,7 +165,7 @@ async def test_empty_lines_that_an_editor_left_in_a_bundle_do_not_matter(tmp_pat
     target, files = await exported(tmp_path)
     target.write_bytes(target.read_bytes().replace(b"\n", b"\n\n\n"))
     async with open_engine(tmp_path / "hold.db", desk) as engine:
-        session = await engine.session((await engine.import_session(target)).session_id)
+        session = engine.session((await engine.import_session(target)).session_id)
         assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
 
 
@@ -243,7 +243,7 @@ async def test_of_two_imports_at_once_the_second_is_refused_and_withdraws_nothin
         if not stored:
             assert not everything_in(tmp_path / "hold.db.sessions")
             await second.import_session(target)
-        session = await second.session("s1")
+        session = second.session("s1")
         assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
         assert (await second.verify()).ok
 
@@ -257,14 +257,14 @@ async def test_an_import_that_finds_its_id_taken_at_the_last_moment_leaves_the_f
     class Late(SqliteStore):
         async def import_(self, sessions: Sequence[Whole]) -> bool:
             await other.start(desk, session_id="s1", paused=True)
-            mine.append(await other.files("s1").add(TEXT, "mine.txt"))
+            mine.append(await other.session("s1").files.add(TEXT, "mine.txt"))
             return await super().import_(sessions)
 
     path, mine = tmp_path / "hold.db", list[File]()
     async with open_engine(path, desk) as other, Engine(Late(path), workflows=[desk], signals=False) as late:
         with pytest.raises(InputConflict, match="already exists"):
             await late.import_session(target)
-        assert await read(await other.session("s1"), mine[0]) == TEXT
+        assert await read(other.session("s1"), mine[0]) == TEXT
         assert (await other.verify()).ok
 
 
@@ -287,7 +287,7 @@ async def test_an_import_that_is_cut_while_it_commits_keeps_its_files_or_leaves_
             await importing
         assert (await engine.verify()).ok
         if stored:
-            session = await engine.session("s1")
+            session = engine.session("s1")
             assert [await read(session, each) for each in files] == [TEXT, BINARY, b""]
         else:
             assert not await engine.sessions()
@@ -302,10 +302,10 @@ async def test_damaged_files_are_not_exported_as_if_they_were_whole(tmp_path: Pa
         stored.chmod(0o600)
         stored.write_bytes(b"z" + BINARY[1:])
         with pytest.raises(DamagedFile, match="does not match its hash"):
-            await session._engine.export_session("s1", tmp_path / "out.jsonl")
+            await session._engine.session("s1").export(tmp_path / "out.jsonl")
         stored.unlink()
         with pytest.raises(DamagedFile, match="cannot be read"):
-            await session._engine.export_session("s1", tmp_path / "out.jsonl")
+            await session._engine.session("s1").export(tmp_path / "out.jsonl")
         assert not [name for name in os.listdir(tmp_path) if "out.jsonl" in name]
 
 

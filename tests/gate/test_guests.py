@@ -225,7 +225,7 @@ async def test_a_spent_budget_holds_the_next_call(project: Project) -> None:
             project.call_hook("PreToolUse", "ada", tool_name="Bash", tool_use_id="t", tool_input={"command": "make"})
         )
         await async_until(lambda: _is(engine, "ada", "paused"))
-        [pause] = await engine.pauses("claude-ada")
+        [pause] = await engine.session("claude-ada").pauses()
         assert pause.kind == "budget"
         await engine.resume("claude-ada", budget=2)
         assert await asks == (0, None)

@@ -52,4 +52,4 @@ async def answered(engine: Engine, **answers: Any) -> None:
     assert asked.keys() == answers.keys()
     for word, value in answers.items():
         await engine.answer(asked[word].id, value)
-    await (await engine.session("one")).outcome()
+    await engine.session("one").outcome()

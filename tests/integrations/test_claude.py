@@ -175,7 +175,7 @@ async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_a
             await engine.pause(turn, reason="lunch", by="ann")
             assert (await engine.info(turn)).status == "pausing", "a tool call is open"
             await engine.answer(question.id, True, by="ann")
-            async with aclosing(engine.watch(turn)) as changes:
+            async with aclosing(engine.session(turn).watch()) as changes:
                 await anext(info async for info in changes if info.status == "paused")
             assert (effects.read_text(), await engine.questions()) == ("one\n", [])
             await engine.resume(turn)
@@ -183,7 +183,7 @@ async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_a
             assert first.wait() == 0, printed.read_text()
             said, _, conversation = printed.read_text().strip().partition(" Conversation: ")
             assert (said, effects.read_text()) == ("All done.", "one\ntwo\n")
-            assert (await engine.stored(turn)).values == {"conversation": conversation, "result": "All done."}
+            assert (await engine.session(turn).stored()).values == {"conversation": conversation, "result": "All done."}
         messages = str(api.asked[-1]["messages"])
         assert "Request interrupted by user" in messages, "Claude was interrupted, not only held"
         assert "Continue." in messages

@@ -98,7 +98,7 @@ async def test_a_document_follows_its_session_and_pauses_it(emulator: Emulator, 
         place.update({"pause_requested": True, "color": "red"})
         found = await shown(client, "squid", status="paused", pause_requested=True)
         assert found["color"] == "red"  # the fields of others stay
-        (pause,) = await engine.pauses("squid")
+        (pause,) = await engine.session("squid").pauses()
         assert pause.by == BY
 
         place.update({"pause_requested": False})  # only a verb resumes a session
@@ -114,7 +114,7 @@ async def test_a_document_follows_its_session_and_pauses_it(emulator: Emulator, 
         writes = len([each for each in seen if each.status == "written"]) - before
         assert writes <= time.monotonic() - began + 2
 
-        await engine.remove("squid")
+        await engine.session("squid").remove()
         await async_until(lambda: seen[-1].status == "deleted")
         assert not place.get().exists
 
@@ -130,7 +130,7 @@ async def test_a_restarted_mirror_continues_and_obeys_what_was_asked_meanwhile(
         assert await mirror_sessions(engine, client, follow=False) == 0
         client.collection("workflow_states").document("ann").update({"pause_requested": True})
         await engine.send("ben", "end")
-        await (await engine.session("ben")).outcome()
+        await engine.session("ben").outcome()
         seen: list[Mirrored] = []
         assert await mirror_sessions(engine, client, follow=False, report=seen.append) == 0
         assert {each.session_id for each in seen} == {"ann", "ben"}  # cem has not changed
@@ -259,7 +259,7 @@ async def test_a_lost_place_writes_only_what_differs(emulator: Emulator, tmp_pat
             await (await engine.start(brief, session_id=name, topic=name)).outcome()
         assert await mirror_sessions(engine, client, follow=False) == 0
         client.collection("workflow_states").document("ben").delete()
-        await engine.remove("dan")  # it changed last
+        await engine.session("dan").remove()  # it changed last
         seen: list[Mirrored] = []
         assert await mirror_sessions(engine, client, follow=False, report=seen.append) == 0
         assert {(each.status, each.session_id) for each in seen} == {("written", "ben"), ("deleted", "dan")}
@@ -401,7 +401,7 @@ def documents_of(client: Client) -> dict[str, dict[str, Any]]:
 async def expected(engine: Engine, mirror_id: str) -> dict[str, dict[str, Any]]:
     found = {}
     for info in await engine.sessions():
-        found[str(info.session_id)] = document(info, (await engine.stored(info.session_id)).values, mirror_id)
+        found[str(info.session_id)] = document(info, (await engine.session(info.session_id).stored()).values, mirror_id)
     return found
 
 
@@ -429,7 +429,7 @@ async def test_after_kill_9_another_mirror_continues_and_the_documents_are_those
         asked = min(early)
         client.collection("workflow_states").document(asked).update({"pause_requested": True})
         await engine.send("s13", "end")
-        await engine.remove("s12")
+        await engine.session("s12").remove()
         await engine.idle()
         await killed(url, client, 2)
         assert await mirror_sessions(engine, client, follow=False) == 0

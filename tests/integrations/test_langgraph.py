@@ -140,7 +140,9 @@ async def test_a_graph_is_paused_killed_and_asked_and_no_node_that_ended_runs_ag
         await scene.answer(offer="yes", price=12)  # by id: each node gets its own answer
         await scene.answer(currency="EUR")
         await scene.runs(send=1)
-        planned = [each.operation for each in (await engine.plan("offer-1")).operations if each.verdict == "done"]
+        planned = [
+            each.operation for each in (await engine.session("offer-1").plan()).operations if each.verdict == "done"
+        ]
         assert planned == ["thread", "search", "read", "left, right", "ask", "approve, price"]
         scene.go("send")
         await scene.reaches(Status.COMPLETED)
@@ -170,7 +172,7 @@ async def test_without_an_operation_for_each_superstep_three_kills_pause_the_ses
             scene.go(node)
         await scene.driver(broken="progress")
         await scene.reaches(Status.PAUSED)
-        assert [each.kind for each in await engine.pauses("offer-1")] == ["crashes"]
+        assert [each.kind for each in await engine.session("offer-1").pauses()] == ["crashes"]
 
 
 @on_loop
@@ -180,12 +182,12 @@ async def test_a_fork_continues_in_a_copy_of_the_thread() -> None:
     async with Engine(":memory:", hold=0) as engine:
         await (await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})).outcome()
         await engine.pause("one")
-        await (await engine.fork("one", session_id="two", reuse=True)).outcome()
+        await (await engine.session("one").fork(session_id="two", reuse=True)).outcome()
         await engine.resume("one")
         for session, answer in (("two", "no"), ("one", "yes")):
             (question,) = await engine.questions(session)
             await engine.answer(question.id, answer)
-            outcome = await (await engine.session(session)).outcome()
+            outcome = await engine.session(session).outcome()
             assert outcome.state.output == {"notes": ["draft", f"ask {answer}", "end"]}
         assert counted.runs == {"draft": 1, "ask": 2, "end": 2}
 
@@ -215,18 +217,18 @@ async def test_a_thread_has_what_is_needed_to_continue_and_not_all_supersteps() 
         session = await engine.start(agent, session_id="one", input={"round": 0, "text": ""})
         await session.outcome()
         await engine.pause("one")
-        await (await engine.fork("one", session_id="two", reuse=True)).outcome()
+        await (await engine.session("one").fork(session_id="two", reuse=True)).outcome()
         await engine.resume("one")
         for id, answer in (("two", "no"), ("one", "yes")):
             (drawer,) = await engine.drawers(id)
             assert 100_000 < drawer.bytes < graph_module.SLACK + 500_000, "of 7 MB that were stored"
             (question,) = await engine.questions(id)
             await engine.answer(question.id, answer)
-            outcome = await (await engine.session(id)).outcome()
+            outcome = await engine.session(id).outcome()
             assert outcome.state.output == {"round": 30, "text": f"{answer} 29"}
             assert len(await engine.drawer("langgraph", session=id).keys("c/")) == 1
             assert (await engine.drawers(id))[0].bytes < 5_000
-        await engine.rewind("one", to="graph")
+        await engine.session("one").rewind(to="graph")
         await engine.resume("one")
         await session.outcome()
         await answered(engine, ask="again")
@@ -241,7 +243,7 @@ async def test_a_session_whose_thread_was_redacted_fails_instead_of_starting_aga
         session = await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})
         await session.outcome()
         await engine.pause("one")
-        await engine.redact("one", drawer="langgraph")
+        await engine.session("one").redact(drawer="langgraph")
         await engine.resume("one")
         (question,) = await engine.questions("one")
         await engine.answer(question.id, "yes")
@@ -270,7 +272,7 @@ async def test_after_a_failure_only_the_failed_node_runs_again_and_a_rewind_star
         await engine.resume("one")
         assert (await session.outcome()).state.output == {"notes": ["draft", "mended", "end"]}
         assert counted.runs == {"draft": 1, "fail": 2, "end": 1}
-        await engine.rewind("one", to="graph")
+        await engine.session("one").rewind(to="graph")
         await engine.resume("one")
         assert (await session.outcome()).state.output == {"notes": ["draft", "mended", "end"]}
         assert counted.runs == {"draft": 2, "fail": 3, "end": 2}
@@ -404,7 +406,7 @@ async def test_a_graph_without_the_node_that_waits_is_refused(nested: bool, tmp_
         assert "has to continue in 'approve', which the graph no longer has" in str(failure)
     async with Engine(tmp_path / "notes.db", workflows=[notes("approve")], hold=0) as engine:
         await engine.resume("one")
-        await (await engine.session("one")).outcome()
+        await engine.session("one").outcome()
         assert counted.runs == {"draft": 1, "ask": 1, "end": 1}
 
 
@@ -434,7 +436,7 @@ async def test_a_graph_does_not_continue_with_a_dict_in_the_place_of_a_type(tmp_
     agent = workflow(graph, name="notes", allow=[Point])
     async with Engine(tmp_path / "notes.db", workflows=[agent], hold=0) as engine:
         await engine.resume("one")
-        outcome = await (await engine.session("one")).outcome()
+        outcome = await engine.session("one").outcome()
         assert outcome.state.model_dump()["output"] == {"notes": [{"x": 3}, "yes", 3]}
 
 

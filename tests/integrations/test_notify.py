@@ -126,7 +126,7 @@ async def test_a_lost_mark_neither_loses_nor_doubles_a_question(tmp_path: Path, 
         )
         mark = row["answer"].split('"')[3]
         await engine.cancel("last")
-        await engine.remove("last")
+        await engine.session("last").remove()
         await asked(engine, "new")
         first: Change = await anext(engine.changes(mark))
         assert first.reset, "the mark was not lost"

@@ -42,7 +42,7 @@ def ended(folder: Folder) -> None:
     """Check what a session that was not disturbed would have, too."""
     with folder.desk() as desk:
         info = desk.info("trip")
-        assert (info.status, desk.stored("trip").values["result"]) == ("completed", RESULT)
+        assert (info.status, desk.session("trip").stored().values["result"]) == ("completed", RESULT)
         assert info.spent_operations == 7  # three requests, two searches, one question, one booking
         assert info.spent_tokens == 278
     assert folder.orders("hotels") == [STAY.removeprefix("hotels: ")]

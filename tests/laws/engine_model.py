@@ -247,7 +247,7 @@ class EngineModel(RuleBasedStateMachine):
         await self.check_status(row, course)
         await self.check_children(row)
         self.check_money(session_id, row)
-        present = [one for one in await engine.checkpoints(session_id, limit=None) if not one.left_behind]
+        present = [one for one in await engine.session(session_id).checkpoints(limit=None) if not one.left_behind]
         chain = self.line(session_id, row.seq)
         assert [one.seq for one in present] == [record.seq for record in chain if record.kind == "checkpoint"]
         self.world.settled[session_id] = {(one.step, one.visit) for one in present}
@@ -404,14 +404,14 @@ class EngineModel(RuleBasedStateMachine):
             self.sent[session_id].append(self.messages)
             await engine.send(session_id, self.messages)
             return
-        children = await engine.children(session_id)
+        children = await engine.session(session_id).children()
         for child in children:
             if child.status is S.PAUSED:
                 await engine.resume(child.session_id)
         failed_by = row.failure.type if row.failure is not None else ""
         if failed_by == "ChildFailed" and any(child.status is S.CANCELLED for child in children):
             # The step cannot resume a cancelled child. A rewind lets it call another one.
-            await engine.rewind(session_id, f"{row.step}#{row.visit}", by="ann")
+            await engine.session(session_id).rewind(f"{row.step}#{row.visit}", by="ann")
             await self.check_session(engine, session_id)
         with suppress(AlreadyRunning):  # its child may have woken it
             await engine.resume(session_id, budget=1000, wake=True)

@@ -62,10 +62,10 @@ class TravellingMachine(EngineMachine):
 
         async def edit() -> None:
             if self.parked(row):
-                await engine.edit(session_id, fields, reason=reason, by="ann")
+                await engine.session(session_id).edit(fields, reason=reason, by="ann")
             else:
                 with pytest.raises(VerbRefused):
-                    await engine.edit(session_id, fields, reason=reason)
+                    await engine.session(session_id).edit(fields, reason=reason)
 
         self.does("edit" if self.parked(row) else "nothing", [session_id], edit)
 
@@ -90,10 +90,10 @@ class TravellingMachine(EngineMachine):
 
         async def rewind() -> None:
             if self.parked(row):
-                await engine.rewind(session_id, to, reuse=reuse, by="ann")
+                await engine.session(session_id).rewind(to, reuse=reuse, by="ann")
             else:
                 with pytest.raises(VerbRefused):
-                    await engine.rewind(session_id, to, reuse=reuse)
+                    await engine.session(session_id).rewind(to, reuse=reuse)
 
         asked = row.pause_requested
         if self.does("rewind" if self.parked(row) else "nothing", [session_id], rewind) and self.parked(row):
@@ -120,7 +120,7 @@ class TravellingMachine(EngineMachine):
         begun.edit(edits)
 
         async def fork() -> None:
-            await engine.fork(source, at, edits, session_id=session_id, reuse=reuse, paused=paused)
+            await engine.session(source).fork(at, edits, session_id=session_id, reuse=reuse, paused=paused)
 
         self.does("nothing", (), fork)
         assert session_id is not None
@@ -152,9 +152,9 @@ class TravellingMachine(EngineMachine):
         async def remove() -> None:
             if live:
                 with pytest.raises(AlreadyRunning):
-                    await engine.remove(session_id)
+                    await engine.session(session_id).remove()
             else:
-                await engine.remove(session_id, by="ann")
+                await engine.session(session_id).remove(by="ann")
 
         known = self.begun.pop(session_id)
         alive = self.does("nothing", (), remove)
@@ -187,7 +187,7 @@ class TravellingMachine(EngineMachine):
             assert all(self.run(self.statuses())[each] is before[each] for each in own)
 
     async def paused_by_itself(self, session_id: str) -> bool:
-        pauses = await self.engine(0).pauses(session_id)
+        pauses = await self.engine(0).session(session_id).pauses()
         return any(pause.kind == "operator" and not pause.standing for pause in pauses)
 
     # reading

@@ -240,7 +240,7 @@ async def test_a_follower_sees_everything_live_with_progress_until_the_session_e
 async def test_a_follower_in_another_engine_sees_what_this_one_does(tmp_path: Any) -> None:
     async with Engine(tmp_path / "h.db") as one, Engine(tmp_path / "h.db") as two:
         session = await one.start(Workflow("short", state=State, steps=[extra, write]), paused=True)
-        other = await two.session(session.id)
+        other = two.session(session.id)
         seen: list[str] = []
 
         async def follow() -> None:

@@ -148,7 +148,7 @@ async def test_a_change_by_another_engine_makes_a_wake_read_the_log(
         other.register(talking)
         session = await turns(engine)
         assert len(lines_of(engine)) == 1
-        await other.redact("talk", field="note", value="redacted elsewhere")
+        await other.session("talk").redact(field="note", value="redacted elsewhere")
         await say(engine, session, "and")
         await say(engine, session, "now?")
         heard = (await session.state()).heard[-1]
@@ -161,13 +161,13 @@ async def test_a_line_is_dropped_when_its_session_is_redacted_removed_or_driven(
         session = await turns(engine)
         found = lines_of(engine)
         assert found.size > 0
-        await engine.redact("talk", field="said")
+        await engine.session("talk").redact(field="said")
         assert (len(found), found.size) == (0, 0)
         for n in range(TURNS):
             await say(engine, session, f"again {n}")
         assert len(found) == 1
         await session.cancel()
-        await engine.remove("talk")
+        await engine.session("talk").remove()
         assert (len(found), found.size) == (0, 0)
 
 
@@ -237,7 +237,7 @@ async def test_an_edit_inside_a_field_that_the_model_has_gained_records_its_defa
         await engine.pause("talk")
     later = Workflow("talking", state=LaterTalk, steps=[marking], routes=[again])
     async with Engine(tmp_path / "store.db", workflows=[later], signals=False) as engine:
-        await engine.edit("talk", {"nested.words": ["edited"]})
+        await engine.session("talk").edit({"nested.words": ["edited"]})
         found = await engine.state("talk")
         assert isinstance(found, LaterTalk)
         assert (found.nested.count, found.nested.words) == (3, ["edited"])

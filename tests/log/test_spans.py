@@ -130,7 +130,7 @@ async def test_pages_of_spans_add_up_to_the_whole_history() -> None:
             assert found == whole
         with pytest.raises(ValueError, match="limit must be a number of visits"):
             await session.spans(limit=-1)
-        assert await engine.spans(session.id, before=1) == []
+        assert await engine.session(session.id).spans(before=1) == []
 
 
 @on_loop

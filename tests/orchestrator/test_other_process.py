@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from pausepoint import Engine, Status
+from pausepoint import Engine, Session, Status
 from pausepoint.errors import VerbRefused
 from pausepoint.model import SessionInfo
 from pausepoint.orchestrator import FileStateStore, Phase
@@ -116,7 +116,7 @@ async def test_an_error_while_agents_stop_is_raised_and_not_taken_for_a_change(
         await shop.reached("a/first")
         info = await engine.info("run")
         info = info if runs_here else replace(info, session_id="elsewhere")
-        monkeypatch.setattr(engine, "watch", broken)
+        monkeypatch.setattr(Session, "watch", broken)
 
         async def find() -> list[SessionInfo]:
             return [replace(info, pause_requested=True)]

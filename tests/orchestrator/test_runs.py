@@ -217,7 +217,7 @@ async def test_events_of_others_in_a_run_are_left_alone() -> None:
         shop = Shop(engine)
         await shop.run.run([Task(id="a")])
         await SessionLog(engine, "run").append(TaskStarted("of another plan", "agent-9"))
-        await engine.emit("run", "task.started", "odd", {"task": ["a"]})
+        await engine.session("run").emit("task.started", "odd", {"task": ["a"]})
         report = await RunReader(engine, "run").read()
         assert (report.counts, [each.id for each in report.agents]) == ({"done": 1}, ["agent-1"])
 

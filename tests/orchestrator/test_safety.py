@@ -59,7 +59,7 @@ async def test_a_run_in_trouble_pauses_with_the_reason_before_it_begins_anything
         assert (report.status, report.reason, run.get_state()) == (Status.PAUSED, reason, OrchestratorState.PAUSED)
         assert [(event.reason, event.by) for event in heard] == [(reason, SAFETY)]
         assert tried(report) == begun
-        [pause] = await engine.pauses("run")
+        [pause] = await engine.session("run").pauses()
         assert (pause.kind, pause.by) == ("operator", SAFETY)
         await run.resume()  # who resumes has seen it: it counts anew
         assert tried(await run.outcome()) > tried(report)

@@ -68,7 +68,7 @@ async def test_sessions_of_two_processes_stop_after_their_steps_and_go_on_where_
         assert {agent.id: agent.memory["draft"] for agent in snapshot.active_agents}["theirs"].startswith("draft of")
         assert [task.id for task in snapshot.pending_tasks] == ["waiting"]
         await controller.resume()
-        for session in (ours, await engine.session("theirs")):
+        for session in (ours, engine.session("theirs")):
             assert (await session.outcome()).status is Status.COMPLETED
         assert pipeline.calls.count("outline") == 1
         assert await waiting.status() is Status.PAUSED

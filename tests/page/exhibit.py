@@ -245,7 +245,7 @@ async def fill(engine: Engine, folder: Path) -> None:
     (question,) = await engine.questions(done.id)
     await engine.answer(question.id, "playful", by="ann")
     await until(engine, done.id, Status.COMPLETED)
-    await engine.rewind(done.id, "tone", by="ann", reason="another tone")
+    await engine.session(done.id).rewind("tone", by="ann", reason="another tone")
     await engine.resume(done.id, by="ann")
     await until(engine, done.id, Status.WAITING)
     (question,) = await engine.questions(done.id)
@@ -263,7 +263,7 @@ async def fill(engine: Engine, folder: Path) -> None:
     run = Orchestrator(engine, "release-2", develop, agents=3)
     await run.start(RELEASE, owner="ann", tags=["sprint"], budget=20)
     await until(engine, "brief-limpet", Status.WAITING)
-    await engine.fork("brief-octopus", "tone", session_id="brief-octopus-b", paused=True, by="ben",
+    await engine.session("brief-octopus").fork("tone", session_id="brief-octopus-b", paused=True, by="ben",
                       reason="compare two tones first")  # fmt: skip
     for session_id, status in [
         ("import-returns", Status.FAILED),

@@ -219,7 +219,7 @@ async def add(engine: Engine, folder: Path, items: int = 10_000) -> None:
     await engine.start(digest, reader="x", session_id=STRANGE, owner="o'neill & <sons>", tags=["a/b", "<i>tag</i>"])
     await _visit(engine)
     await engine.start(digest, reader="gone", session_id="digest-removed", paused=True)
-    await engine.remove("digest-removed", by="ann", reason="asked to")
+    await engine.session("digest-removed").remove(by="ann", reason="asked to")
     for session_id in ("summary-kelp", "batch-large", "scan-map", "ladder-34", "ladder-120", "report-brinefjord"):
         await until(engine, session_id, Status.WAITING)
     await until(engine, "sync-returns", Status.FAILED)

@@ -166,6 +166,6 @@ async def attack(engine: Engine, folder: Path) -> None:
         await until(engine, session_id, status)
     await engine.pause(CONFIRMS, reason=text("reason"), by=text("by"))
     await engine.start(confirms, session_id=REMOVED, paused=True, folder=folder / "removed", **given)
-    await engine.remove(REMOVED, reason=text("removedreason"), by=text("removedby"))
+    await engine.session(REMOVED).remove(reason=text("removedreason"), by=text("removedby"))
     run = Orchestrator(engine, "hostile-run", work, agents=2)
     await run.start([Task(id="a", data=text("taskdata")), Task(id="b")], owner=text("owner"))

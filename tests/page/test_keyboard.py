@@ -266,7 +266,7 @@ def test_edit_with_its_plan(ann: Person) -> None:
     expect(ann.dialog.get_by_role("list", name="Plan")).to_be_visible()
     ann.press("Enter")
     expect(ann.dialog).to_have_count(0)
-    assert server.run(server.engine.stored("memo")).values["approved"] is True
+    assert server.run(server.engine.session("memo").stored()).values["approved"] is True
 
 
 @pytest.mark.long

@@ -255,7 +255,7 @@ def test_an_action_without_an_answer_is_sent_once_more_and_counts_once(person: P
     expect(person.dialog).to_have_count(0)
     assert len(sent) == 2
     assert sent[0] == sent[1]
-    assert len(server.run(server.engine.pauses("digest"))) == 1
+    assert len(server.run(server.engine.session("digest").pauses())) == 1
 
 
 # times

@@ -87,5 +87,5 @@ def drive(path: str, session: str) -> None:
 
 async def _drive(path: str, session_id: str) -> None:
     async with Engine(path, workflows=[polling]) as engine:
-        outcome = await (await engine.session(session_id)).outcome()
+        outcome = await engine.session(session_id).outcome()
         say({"status": outcome.status.value, "said": outcome.state.said})

@@ -191,7 +191,7 @@ async def test_a_round_is_counted_also_if_nobody_drives_the_session_when_the_ans
         [waiting] = await engine.questions()
         assert (waiting.id, waiting.complaint) == (question.id, "it must be one of 'formal', 'playful'")
     async with Engine(tmp_path / "h.db", workflows=[flow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         again = await waits(session)
         assert (again.current_round, again.status, again.receipt) == (2, "WAITING_USER_INPUT", None)
         await session.answer("formal")
@@ -415,7 +415,7 @@ async def test_a_message_that_no_question_waits_for_is_received_or_kept() -> Non
         await engine.send("new", "hello", workflow=listening_to("other"))
         await engine.send(session.id, "two")
         assert (await session.outcome()).state.got == ["one", "two"]
-        assert (await (await engine.session("new")).outcome()).state.got == ["hello"]
+        assert (await engine.session("new").outcome()).state.got == ["hello"]
         with pytest.raises(UnknownSession):
             await engine.send("nobody", "hello")
 

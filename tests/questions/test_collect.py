@@ -102,7 +102,7 @@ async def test_what_is_missing_is_asked_for_and_merged_and_the_tool_runs_exactly
         assert json.loads(second.collected_params_json or "") == {"name": "Ann", "seats": 3}
         assert second.next_question == "book needs: when (noon, night)."
     async with Engine(tmp_path / "it.db", workflows=[workflow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         await session.send("night")
         assert (await ended(session))["result"] == "3 for Ann at night"
     assert shop.booked == [Booking(name="Ann", seats=3, when="night")]

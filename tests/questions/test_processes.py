@@ -79,7 +79,7 @@ def test_the_process_that_asked_is_killed_and_another_one_goes_on_with_the_answe
 
     async def look() -> None:
         async with Engine(path) as engine:
-            session = await engine.session("s")
+            session = engine.session("s")
             assert await statuses(session) == ["COMPLETED"]
             assert (await engine.verify()).ok
 

@@ -126,9 +126,9 @@ async def test_a_question_survives_the_end_of_its_engine(tmp_path: Path) -> None
     async with Engine(tmp_path / "it.db") as engine:  # knows no workflow, and can answer all the same
         assert [each.id for each in await engine.questions()] == [question.id]
         await engine.answer(question.id, "later", by="ann")
-        assert await (await engine.session("s")).status() is Status.READY
+        assert await engine.session("s").status() is Status.READY
     async with Engine(tmp_path / "it.db", workflows=[asking.workflow]) as engine:
-        assert await ended(await engine.session("s")) == "later"
+        assert await ended(engine.session("s")) == "later"
     assert asking.calls.count("first") == asking.calls.count("work") == 1
 
 

@@ -129,7 +129,7 @@ async def test_a_question_is_resumed_when_it_is_answered_and_completed_when_its_
 
     async def ask(ctx: Context) -> str:
         answer = await ctx.ask("Well?")
-        seen.append(await statuses(await engine.session(ctx.session_id)))
+        seen.append(await statuses(engine.session(ctx.session_id)))
         return answer
 
     async with Engine(":memory:") as engine:
@@ -319,7 +319,7 @@ async def test_a_step_that_no_longer_exists_is_told_clearly(tmp_path: Path) -> N
     renamed = Workflow("asking", state=Talk, steps=[first, another])
     async with Engine(tmp_path / "it.db", workflows=[renamed]) as engine:
         await engine.answer(question.id, "so")
-        session = await engine.session("s")
+        session = engine.session("s")
         await settled(session, Status.PAUSED)
         [pause] = await session.pauses()
         assert (pause.kind, "middle" in pause.reason) == ("definition", True)

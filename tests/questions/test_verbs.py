@@ -107,7 +107,7 @@ async def test_cancel_after_an_answer_that_nobody_has_read_cancels_the_question_
         session = await engine.start(Asking().workflow, session_id="s")
         await waits(session)
     async with Engine(tmp_path / "it.db") as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         await session.answer("so")
         await session.cancel()
         assert await statuses(session) == ["CANCELLED"]
@@ -122,7 +122,7 @@ async def test_a_rewind_cancels_what_is_open_and_the_visit_asks_anew(answered: b
         await waits(await engine.start(asking.workflow, session_id="s"))
     async with Engine(tmp_path / "it.db") as engine:
         engine.waker.workflows = list  # nobody picks it up meanwhile
-        session = await engine.session("s")
+        session = engine.session("s")
         if answered:
             await session.answer("old")
         engine.register(asking.workflow)
@@ -208,10 +208,10 @@ async def test_a_session_moves_to_another_store_with_its_question(when: str, tmp
         if when == "done":
             await session.resume()
             await ended(session)
-        await engine.export_session("s", tmp_path / "s.jsonl")
+        await engine.session("s").export(tmp_path / "s.jsonl")
     async with Engine(tmp_path / "there.db") as engine:
         await engine.import_session(tmp_path / "s.jsonl")
-        session = await engine.session("s")
+        session = engine.session("s")
         [moved] = await session.questions(None)
         assert (moved.id, moved.digest) == (question.id, question.digest)
         if when == "waiting":
@@ -232,9 +232,9 @@ async def test_under_another_id_a_question_is_asked_anew(tmp_path: Path) -> None
     async with Engine(tmp_path / "it.db") as engine:
         session = await engine.start(asking.workflow)
         question = await waits(session)
-        await engine.export_session(session.id, tmp_path / "s.jsonl")
+        await engine.session(session.id).export(tmp_path / "s.jsonl")
         await engine.import_session(tmp_path / "s.jsonl", session_id="copy")
-        copy = await engine.session("copy")
+        copy = engine.session("copy")
         while await statuses(copy) != ["CANCELLED", "WAITING_USER_INPUT"]:
             await asyncio.sleep(0.001)
         assert (await waits(copy)).id != question.id
@@ -267,7 +267,7 @@ async def test_an_answer_that_is_redacted_before_it_was_read_is_asked_for_again(
     async with Engine(tmp_path / "it.db") as engine:
         await waits(await engine.start(asking.workflow, session_id="s"))
     async with Engine(tmp_path / "it.db") as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         await session.answer("secret")
         engine.register(asking.workflow)
         await session.redact(signal=1)

@@ -134,7 +134,7 @@ async def engine_at(folder: Path, drives: Any = "all") -> AsyncIterator[Engine]:
 
 async def ended(engine: Engine, session_id: str) -> dict[str, Any]:
     """Wait for the end of a session and return its state."""
-    session = await engine.session(session_id)
+    session = engine.session(session_id)
     while (status := await session.status()) is not Status.COMPLETED:
         assert status is not Status.FAILED, (await session.info()).failure
         await asyncio.sleep(0.001)
@@ -152,7 +152,7 @@ async def record_completed(folder: Path) -> None:
 
 
 async def finish_completed(engine: Engine, folder: Path) -> dict[str, Any]:
-    again = await (await engine.session("s-1")).fork(at_step="count", session_id="s-2")
+    again = await engine.session("s-1").fork(at_step="count", session_id="s-2")
     state = await ended(engine, again.id)
     return state | {"words": sorted(state["words"])}  # a set has no order
 
@@ -204,7 +204,7 @@ async def record_asked(folder: Path) -> None:
 
 
 async def finish_asked(engine: Engine, folder: Path) -> dict[str, Any]:
-    session = await engine.session("s-1")
+    session = engine.session("s-1")
     for said in ("3", "cross", "yes"):
         await settled(session)
         [question] = await session.questions()
@@ -224,10 +224,10 @@ async def record_family(folder: Path) -> None:
         await _listening(engine, 2)
         first, _ = sorted(await session.children(), key=lambda info: info.session_id)
         await engine.send(first.session_id, "hello")
-        await settled(await engine.session(first.session_id), Status.COMPLETED)
+        await settled(engine.session(first.session_id), Status.COMPLETED)
         await settled(session)
         await engine.drawer("shared").append("log", [b"one"])
-        await engine.export_session("s-1", folder / BUNDLE)
+        await engine.session("s-1").export(folder / BUNDLE)
 
 
 async def _listening(engine: Engine, count: int) -> None:
@@ -288,7 +288,7 @@ async def record_published(folder: Path) -> None:
 
 async def finish_published(engine: Engine, folder: Path) -> dict[str, Any]:
     """The path of its folder was another machine's, so the session moves to a store beside the recorded folder."""
-    await engine.export_session("s-1", folder / BUNDLE)
+    await engine.session("s-1").export(folder / BUNDLE)
     async with engine_at(folder / "new") as other:
         await other.import_session(folder / BUNDLE, folder=folder / PAGES)
         session = await other.resume("s-1", edits="accept", by="ann")

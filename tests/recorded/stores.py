@@ -76,7 +76,7 @@ def _short(value: Any) -> Any:
 
 
 async def _session(engine: Engine, session_id: str) -> dict[str, Any]:
-    session = await engine.session(session_id)
+    session = engine.session(session_id)
     info = await session.info()
     pauses, stored = await session.pauses(), await session.stored()
     questions = [documents.question(each, "") for each in await session.questions(status=None)]

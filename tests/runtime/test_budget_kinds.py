@@ -131,9 +131,9 @@ async def test_what_children_do_counts_for_their_parents() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("top", state=State, steps=[top]), budget=Budget(operations=3))
         await session.outcome()
-        [child] = await engine.children(session.id)
+        [child] = await engine.session(session.id).children()
         assert len(ran) == 3
-        [pause] = await engine.pauses(child.session_id)
+        [pause] = await engine.session(child.session_id).pauses()
         assert pause.reason.startswith(f"3 of the 3 operations of the budget of its parent session {session.id!r}")
         await session.resume(budget=Budget(operations=50))
         assert ((await session.outcome()).state.done, ran) == (list(range(6)), list(range(6)))

@@ -124,12 +124,14 @@ async def test_a_child_of_a_race_that_takes_too_long_is_cancelled_and_replaced()
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(racing(listening(), timeout=60, retry=Retry(attempts=2, first=0)))
         await settled(session)
-        [first] = await engine.children(session.id)
+        [first] = await engine.session(session.id).children()
         clock.advance(61)
-        while len(await engine.children(session.id)) < 2:
+        while len(await engine.session(session.id).children()) < 2:
             await asyncio.sleep(0.001)
         assert (await engine.info(first.session_id)).status is Status.CANCELLED
-        second = next(each for each in await engine.children(session.id) if each.session_id != first.session_id)
+        second = next(
+            each for each in await engine.session(session.id).children() if each.session_id != first.session_id
+        )
         await engine.send(second.session_id, "hello")
         assert await got(session) == ["child", "hello"]
 

@@ -63,7 +63,7 @@ async def test_a_failed_child_is_resumed_where_it_failed_after_a_back_off() -> N
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.out) == (Status.COMPLETED, "n is 5")
         assert (ran["first"], ran["second"]) == (1, 3)
-        [child] = await engine.children(session.id)
+        [child] = await engine.session(session.id).children()
         events = [event async for event in session.events() if event.event_type == "operation.retried"]
         assert [event.data["attempt"] for event in events] == [1, 2]
         assert f"child session {str(child.session_id)!r} failed." in events[0].summary
@@ -86,11 +86,11 @@ async def test_a_child_that_a_person_cancels_is_not_retried() -> None:
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
         session = await engine.start(parent(listening(), retry=RETRY))
         await settled(session)
-        [child] = await engine.children(session.id)
+        [child] = await engine.session(session.id).children()
         await engine.cancel(child.session_id)
         outcome = await session.outcome()
         assert outcome.failure is not None
-        assert (outcome.failure.type, len(await engine.children(session.id))) == ("ChildFailed", 1)
+        assert (outcome.failure.type, len(await engine.session(session.id).children())) == ("ChildFailed", 1)
 
 
 @on_loop
@@ -99,10 +99,12 @@ async def test_a_child_that_takes_too_long_is_cancelled_and_another_one_is_tried
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(parent(listening(), timeout=60, retry=Retry(attempts=2, first=0)))
         await settled(session)
-        [first] = await engine.children(session.id)
+        [first] = await engine.session(session.id).children()
         clock.advance(61)
         await waits_for_another(engine, session.id)
-        second = next(each for each in await engine.children(session.id) if each.session_id != first.session_id)
+        second = next(
+            each for each in await engine.session(session.id).children() if each.session_id != first.session_id
+        )
         assert (await engine.info(first.session_id)).status is Status.CANCELLED
         await engine.send(second.session_id, "hello")
         assert (await session.outcome()).state.out == "hello"
@@ -112,8 +114,8 @@ async def test_a_child_that_takes_too_long_is_cancelled_and_another_one_is_tried
 
 
 async def waits_for_another(engine: Engine, session_id: str) -> None:
-    session = await engine.session(session_id)
-    while len(await engine.children(session_id)) < 2:
+    session = engine.session(session_id)
+    while len(await engine.session(session_id).children()) < 2:
         await settled(session)
     await settled(session)
 
@@ -130,9 +132,9 @@ async def test_the_last_time_out_is_raised_and_a_resume_starts_another_child() -
         assert outcome.failure.type == "OperationTimeout"
         await session.resume()
         await settled(session)
-        second = [each for each in await engine.children(session.id) if each.status is Status.WAITING]
+        second = [each for each in await engine.session(session.id).children() if each.status is Status.WAITING]
         await engine.send(second[0].session_id, "hello")
-        assert ((await session.outcome()).state.out, len(await engine.children(session.id))) == ("hello", 2)
+        assert ((await session.outcome()).state.out, len(await engine.session(session.id).children())) == ("hello", 2)
 
 
 @pytest.mark.parametrize("here", [True, False])
@@ -149,7 +151,7 @@ async def test_the_time_in_which_the_session_is_paused_does_not_count(here: bool
         if here:
             await settled(session)
         clock.advance(29)
-        [child] = await engine.children(session.id)
+        [child] = await engine.session(session.id).children()
         await engine.send(child.session_id, "in time")
         assert (await session.outcome()).state.out == "in time"
 
@@ -186,7 +188,7 @@ async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_eith
             await asyncio.sleep(0.001)
         await settled(session)
         clock.advance(29)
-        [child] = await engine.children(session.id)
+        [child] = await engine.session(session.id).children()
         await engine.send(child.session_id, "in time")
         assert (await session.outcome()).state.out == "in time"
 
@@ -232,7 +234,7 @@ async def test_a_parent_that_is_killed_anywhere_retries_its_child_as_often(tmp_p
         async with Engine(path, workflows=[workflow, child], clock=clock) as engine:
             session = await engine.start(workflow, session_id="s")
             outcome = await session.outcome()
-            assert (outcome.state.out, len(await engine.children("s"))) == ("n is 5", 1), writes
+            assert (outcome.state.out, len(await engine.session("s").children())) == ("n is 5", 1), writes
             assert ran["second"] <= 4
             assert (await session.verify()).ok
         if not dead:
@@ -258,7 +260,7 @@ async def test_a_resume_that_hands_a_session_over_also_continues_its_paused_chil
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("top", state=Data, steps=[top]), budget=1)
         await settled(session)
-        [child] = await engine.children(session.id)
-        await settled(await engine.session(child.session_id), Status.PAUSED)
+        [child] = await engine.session(session.id).children()
+        await settled(engine.session(child.session_id), Status.PAUSED)
         await session.resume(budget=9, here=False)
         assert (await session.outcome()).state.out == "paid"

@@ -99,7 +99,7 @@ async def test_a_child_that_goes_on_by_itself_after_it_failed_does_not_keep_its_
         await settled(session, Status.WAITING)
         await session.pause()
         [info] = await session.children()
-        child = await engine.session(info.session_id)
+        child = engine.session(info.session_id)
         gate.set()
         await settled(child, Status.PAUSED)
         gate.clear()

@@ -288,7 +288,7 @@ async def test_a_pause_of_the_parent_stops_the_whole_tree_and_resume_has_it_go_o
         assert {each.status for each in await session.children()} == {Status.PAUSING}
         family.gate.set()
         for each in await session.children():
-            outcome = await (await engine.session(each.session_id)).outcome()
+            outcome = await engine.session(each.session_id).outcome()
             assert (outcome.status, outcome.state.note) == (Status.PAUSED, f"{outcome.state.n} is fine")
         assert (await session.outcome()).status is Status.PAUSED
         await session.resume()
@@ -314,9 +314,9 @@ async def test_grandchildren_pause_resume_and_cost_with_the_root() -> None:
             await asyncio.sleep(0.001)
         await session.pause(mode="abort", by="ann")
         [middle] = await session.children()
-        leaves = await (await engine.session(middle.session_id)).children()
+        leaves = await engine.session(middle.session_id).children()
         for each in leaves:
-            assert (await (await engine.session(each.session_id)).outcome()).status is Status.PAUSED
+            assert (await engine.session(each.session_id).outcome()).status is Status.PAUSED
         assert (await engine.info(middle.session_id)).status is Status.PAUSED
         assert (await session.outcome()).status is Status.PAUSED
         family.gate.set()
@@ -340,7 +340,7 @@ async def test_cancelling_the_parent_cancels_its_children() -> None:
         assert await session.cancel("enough", by="ann") is Status.CANCELLED
         family.gate.set()
         for each in await session.children():
-            outcome = await (await engine.session(each.session_id)).outcome()
+            outcome = await engine.session(each.session_id).outcome()
             assert outcome.status is Status.CANCELLED
         assert (await session.outcome()).status is Status.CANCELLED
 
@@ -375,7 +375,7 @@ async def test_the_budget_of_the_root_holds_for_its_children() -> None:
         tree = [await session.info(), *await session.children()]
         stopped = [info for info in tree if info.status is Status.PAUSED]
         assert len(stopped) >= 1
-        pauses = await engine.pauses(stopped[0].session_id)
+        pauses = await engine.session(stopped[0].session_id).pauses()
         assert "of the $0.7500 budget" in pauses[0].reason
         await session.resume(budget=10)
         for info in await session.children():
@@ -465,7 +465,7 @@ async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_pa
             return await ctx.receive()
         async with Engine(args[0], workflows=[Workflow("part", state=Part, steps=[listen])]) as engine:
             await engine.send(args[1], "from afar")
-            say((await (await engine.session(args[1])).outcome()).status)
+            say((await engine.session(args[1]).outcome()).status)
         """
         printed = await asyncio.to_thread(run_child, program, tmp_path / "h.db", info.session_id)
         assert printed == "completed"

@@ -243,7 +243,7 @@ async def test_a_child_can_win_and_lose() -> None:
         gate.set()
         assert await got(wins) == ["part", 7]
         [child] = await loses.children()
-        assert (await (await engine.session(child.session_id)).outcome()).status is Status.COMPLETED
+        assert (await engine.session(child.session_id).outcome()).status is Status.COMPLETED
 
 
 @on_loop
@@ -303,7 +303,7 @@ async def test_the_winner_stays_the_winner_in_every_later_run(tmp_path: Path) ->
         await session.send("1")
         await settled(session)
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[race]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         await session.send("2")
         assert await got(session) == ["late", None, "1", "2"]
 

@@ -113,7 +113,7 @@ async def test_a_held_step_keeps_its_sandbox_and_a_resume_continues_it() -> None
         await engine.idle()
         await session.resume(by="ada")
         await box.ends(session)
-        resumed = await engine.last_event("s", "session.resumed")
+        resumed = await engine.session("s").last_event("session.resumed")
         assert resumed is not None
         assert (resumed.data["in_place"], resumed.data["by"], resumed.data["skipped"]) == (True, "ada", 0)
 
@@ -209,7 +209,7 @@ async def _cancel(session: Session[Any]) -> None:
 
 
 async def _emit(session: Session[Any]) -> None:
-    await session._engine.emit(session.id, "noted", "from outside")
+    await session._engine.session(session.id).emit("noted", "from outside")
 
 
 @pytest.mark.parametrize("verb", [_edit, _rewind, _cancel, _emit])
@@ -433,7 +433,7 @@ async def test_in_a_tree_the_child_is_held_and_its_parent_exits() -> None:
         box.go.set()
         await settled(session, Status.PAUSED)
         [child] = await session.children()
-        below = await engine.session(child.session_id)
+        below = engine.session(child.session_id)
         await settled(below, Status.PAUSED)
         assert (await kept(session), await kept(below)) == (False, True)
         await session.resume()
@@ -539,7 +539,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         assert (row.kept_by, row.crashes) == (None, 0)
         other.register(box.workflow)
         other.waker.poke()
-        session = await other.session("s")
+        session = other.session("s")
         if when == "before the resume":
             assert row.status is Status.PAUSED
             await session.resume()

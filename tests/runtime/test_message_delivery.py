@@ -65,7 +65,7 @@ async def in_status(status: str, path: Path) -> AsyncIterator[Stage]:
             await gate.reached.wait()
     async with Engine(path, clock=clock, workflows=[workflow]) as engine:
         if status == "ready":
-            session: Session[Any] = await engine.session("one")
+            session: Session[Any] = engine.session("one")
         else:
             session = await engine.start(workflow, session_id="one", paused=status == "created")
         if status == "created":
@@ -131,7 +131,7 @@ async def test_a_message_to_a_waiting_session_whose_workflow_is_not_known_here_m
         await asyncio.sleep(0.05)
         assert (await engine.info("one")).status is Status.READY
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:  # the engine picks up the session on its own
-        assert (await (await engine.session("one")).outcome()).state.got == ["hello"]
+        assert (await engine.session("one").outcome()).state.got == ["hello"]
 
 
 @pytest.mark.parametrize("status", ["completed", "cancelled"])
@@ -168,10 +168,10 @@ async def test_a_message_that_came_while_nobody_was_there_is_received_by_the_nex
     async with Engine(tmp_path / "h.db") as engine:
         await settled(await engine.start(listening_once, session_id="one", wanted=2))
         await engine.send("one", "1")
-        await settled(await engine.session("one"))
+        await settled(engine.session("one"))
     run_child('async with Engine(args[0]) as engine: await engine.send("one", "2", by="child")', tmp_path / "h.db")
     async with Engine(tmp_path / "h.db", workflows=[listening_once]) as engine:
-        assert (await (await engine.session("one")).outcome()).state.got == ["1", "2"]
+        assert (await engine.session("one").outcome()).state.got == ["1", "2"]
 
 
 @on_loop
@@ -253,7 +253,7 @@ class Mortal(ProxyStore):
         return flags
 
 async with Engine(Mortal(SqliteStore(args[0])), workflows=[Chatting().workflow]) as engine:
-    session = await engine.session("chat")
+    session = engine.session("chat")
     await session.send("hello", by="child")
     await asyncio.sleep(20)
 """
@@ -270,7 +270,7 @@ async def test_kill_9_around_the_commit_that_takes_a_message_in_leaves_it_receiv
     with child(_CHAT, tmp_path / "h.db", when) as dying:
         assert await asyncio.to_thread(dying.ended) == -9
     async with Engine(tmp_path / "h.db", workflows=[chatting.workflow]) as engine:
-        session = await engine.session("chat")
+        session = engine.session("chat")
         received = [event async for event in session.events() if event.event_type == "operation.completed"]
         assert len(received) == (when == "after")  # the process died at the intended point
         assert await session.status() is Status.READY

@@ -279,7 +279,7 @@ async def test_a_message_to_an_unknown_session_is_refused_or_starts_it(tmp_path:
         assert await engine.sessions() == []
         await engine.send("ann", "hello", workflow=workflow, wanted=2)
         await engine.send("ann", "again", workflow=workflow)
-        outcome = await (await engine.session("ann")).outcome()
+        outcome = await engine.session("ann").outcome()
         assert (outcome.status, outcome.state.got) == (Status.COMPLETED, ["hello", "again"])
         assert len(await engine.sessions()) == 1
         with pytest.raises(SessionEnded):
@@ -292,7 +292,7 @@ async def test_two_messages_at_once_to_a_session_that_is_not_there_start_it_once
     async with Engine(tmp_path / "h.db") as engine, Engine(tmp_path / "h.db", signals=False) as other:
         sends = [each.send("ann", f"{n}", workflow=workflow, wanted=6) for n, each in enumerate((engine, other) * 3)]
         await asyncio.gather(*sends)
-        session = await engine.session("ann")
+        session = engine.session("ann")
         outcome = await session.outcome()
         while outcome.status is not Status.COMPLETED:
             outcome = await session.outcome()
@@ -307,7 +307,7 @@ async def test_the_fields_are_for_the_start_alone(tmp_path: Path) -> None:
     async with Engine(tmp_path / "h.db") as engine:
         await engine.send("ann", "1", workflow=workflow, wanted=2)
         await engine.send("ann", "2", workflow=workflow, wanted=9)
-        assert (await (await engine.session("ann")).outcome()).state.got == ["1", "2"]
+        assert (await engine.session("ann").outcome()).state.got == ["1", "2"]
         with pytest.raises(InputConflict):
             await engine.start(workflow, session_id="ann", wanted=9)
 
@@ -370,7 +370,7 @@ async def test_steps_before_a_wait_are_not_run_again_and_a_guard_and_a_route_fol
         await session.send("more")
         await settled(session)
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         await session.send("rude")
         outcome = await session.outcome()
         assert (outcome.status, [pause.reason for pause in outcome.pauses]) == (Status.PAUSED, ["that was rude"])

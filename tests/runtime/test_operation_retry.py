@@ -274,7 +274,7 @@ async def test_a_pause_takes_effect_during_a_back_off_and_keeps_the_count(hold: 
         plan = str(await session.plan())
         assert "flaky waits to be retried at" in plan
         assert "attempt 1 failed, ConnectionError: a is down" in plan
-        assert [each.attempt for each in await engine.retries(session.id)] == [1]
+        assert [each.attempt for each in await engine.session(session.id).retries()] == [1]
         clock.advance(31)
         await session.resume()
         assert (await session.outcome()).state.text == "A"
@@ -324,7 +324,7 @@ async def test_an_engine_that_closes_leaves_the_back_off_to_the_next_one(tmp_pat
         assert (info.status, info.wakes_at is not None) == (Status.SLEEPING, True)
     clock.advance(31)
     async with Engine(tmp_path / "s.db", clock=clock, workflows=[workflow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         assert ((await session.outcome()).state.text, calls["a"]) == ("A", 2)
 
 
@@ -345,7 +345,7 @@ async def test_an_engine_that_closes_begins_no_further_attempt_even_without_a_ba
         await begun.wait()
     assert calls["down"] == 1
     async with Engine(tmp_path / "s.db", workflows=[workflow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         assert ((await session.outcome()).state.text, calls["down"]) == ("A", 3)
 
 

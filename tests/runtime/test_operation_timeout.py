@@ -153,7 +153,7 @@ async def test_an_attempt_that_waited_across_processes_has_all_its_time_again(tm
         session = await engine.start(workflow, session_id="s")
         await settled(session)
     async with Engine(tmp_path / "s.db", workflows=[workflow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         await session.send("hello")
         assert ((await session.outcome()).state.text, calls["patient"]) == ("hello", 2)
 
@@ -272,7 +272,7 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
         session = await engine.start(work(outer, timeout=PATIENCE, retry=Retry(attempts=2, first=30, jitter=0)))
         assert await asyncio.to_thread(stuck.wait, PATIENCE)
         pass_time(visits[0], 2 * PATIENCE)
-        while not await engine.retries(session.id):
+        while not await engine.session(session.id).retries():
             await asyncio.sleep(0.001)
         assert await session.pause(wait=True, timeout=PATIENCE) is Status.PAUSED
         assert calls["outer"] == 1

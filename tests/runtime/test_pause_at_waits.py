@@ -370,7 +370,7 @@ async def test_a_session_of_which_only_a_wait_is_left_when_its_engine_closes_goe
         await gate.reached.wait()
         asyncio.get_running_loop().call_later(0.01, gate.opened.set)
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         assert await session.status() is Status.WAITING
         await session.send("hello")
         assert (await session.outcome()).state.out == ["hello"]

@@ -232,7 +232,7 @@ async def test_what_cannot_be_stored_fails_the_step_and_the_session_stays_readab
         outcome = await outcome_of(work, engine)
         assert outcome.status is Status.FAILED
         assert [info.status for info in await engine.sessions()] == [Status.FAILED]
-        session = await engine.session(outcome.session_id)
+        session = engine.session(outcome.session_id)
         assert [event async for event in session.events()]
 
 
@@ -293,7 +293,7 @@ async def test_a_session_whose_start_was_cut_off_is_driven_all_the_same(tmp_path
             await asyncio.sleep(0)
         while engine.driver.background:
             await asyncio.sleep(0)
-        session = await engine.session("s")
+        session = engine.session("s")
         assert (await session.outcome()).state == FINISHED
 
 
@@ -304,7 +304,7 @@ async def test_two_starts_of_one_id_at_once_in_one_engine_make_one_run(tmp_path:
         starts = [engine.start(pipeline.workflow, session_id="s") for _ in range(3)]
         results = await asyncio.gather(*starts, return_exceptions=True)
         assert sorted(type(result).__name__ for result in results) == ["AlreadyRunning", "AlreadyRunning", "Session"]
-        assert (await (await engine.session("s")).outcome()).state == FINISHED
+        assert (await engine.session("s").outcome()).state == FINISHED
 
 
 @on_loop
@@ -441,7 +441,7 @@ async def test_an_outcome_is_told_although_the_process_that_drove_was_killed(tmp
     ) as other:
         other.expect("running")
         async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
-            waiting = asyncio.ensure_future((await engine.session("s")).outcome())
+            waiting = asyncio.ensure_future(engine.session("s").outcome())
             await asyncio.sleep(0.1)
             assert not waiting.done()
             other.signal(signal.SIGKILL)

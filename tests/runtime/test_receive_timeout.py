@@ -116,7 +116,7 @@ async def test_a_message_that_arrived_while_no_engine_was_open_counts_although_t
     async with Engine(tmp_path / "h.db", clock=clock, drives="none") as engine:
         await engine.send("one", "hello")
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[listening]) as engine:
-        assert await got(await engine.session("one")) == ["hello"]
+        assert await got(engine.session("one")) == ["hello"]
 
 
 @on_loop

@@ -382,7 +382,7 @@ async def test_kill_9_between_the_hand_over_and_its_commit_leaves_the_message(tm
         return [await ctx.receive()]
 
     async with Engine(tmp_path / "h.db", workflows=[Workflow("mail", state=Mail, steps=[listen])]) as engine:
-        session: Session[Any] = await engine.session("one")
+        session: Session[Any] = engine.session("one")
         kinds = await history(session)
         assert (kinds.count("message.received"), kinds.count("operation.completed")) == (1, 0)
         await session.resume(code="accept")

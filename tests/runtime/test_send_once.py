@@ -28,7 +28,7 @@ twice = listening()
 
 
 async def delivered(engine: Engine, session_id: str = "one") -> int:
-    return (await history(await engine.session(session_id))).count("message.received")
+    return (await history(engine.session(session_id))).count("message.received")
 
 
 @on_loop
@@ -63,7 +63,7 @@ async def test_a_session_that_the_message_starts_gets_it_once() -> None:
     async with Engine(":memory:") as engine:
         for _ in range(3):
             await engine.send("one", "hello", key="m1", workflow=twice, wanted=2)
-        session = await engine.session("one")
+        session = engine.session("one")
         await settled(session)
         await session.send("bye", key="m2")
         assert (await session.outcome()).state.got == ["hello", "bye"]
@@ -134,7 +134,7 @@ async def test_a_sender_that_was_killed_repeats_the_call(when: str, tmp_path: Pa
         await engine.send("one", "hello", key="m1")
         assert await delivered(engine) == 1
     async with Engine(tmp_path / "h.db", workflows=[twice]) as engine:
-        session: Session[Any] = await engine.session("one")
+        session: Session[Any] = engine.session("one")
         assert (await session.outcome()).state.got == ["hello"]
 
 

@@ -28,7 +28,7 @@ async def test_each_step_begins_after_exactly_one_checkpoint_of_each_step_before
 
         def look(name: str) -> Any:
             async def note() -> None:
-                visits = await engine.checkpoints("memo-1", limit=None)
+                visits = await engine.session("memo-1").checkpoints(limit=None)
                 seen[name] = ([visit.step for visit in visits], await engine.state("memo-1"))
 
             return note

@@ -136,7 +136,7 @@ def test_the_blocking_engine_follows_too(url: str) -> None:
     with Engine(url) as engine:
         session = engine.start(flow(talk))
         assert [item.n for item in session.stream()] == [1]
-        assert [item.n for item in engine.stream(session.id, None, follow=False)] == []
+        assert [item.n for item in engine.session(session.id).stream(None, follow=False)] == []
 
 
 @on_loop

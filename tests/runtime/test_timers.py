@@ -94,7 +94,7 @@ async def test_the_time_is_counted_from_the_first_time_over_restarts(clock_moves
         await settled(session, Status.SLEEPING)
     clock.advance(clock_moves)
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
-        session = await engine.session("s")
+        session = engine.session("s")
         clock.advance(max(0.0, HOUR - clock_moves))
         assert (await session.outcome()).state.woken == "fresh"
     assert naps.calls == ["top", "before", "top", "after"]
@@ -111,7 +111,7 @@ async def test_any_engine_that_knows_the_workflow_picks_it_up_and_others_leave_i
         await asyncio.sleep(0.1)
         assert (await stranger.info("s")).status is Status.READY
         async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as friend:
-            assert (await (await friend.session("s")).outcome()).status is Status.COMPLETED
+            assert (await friend.session("s").outcome()).status is Status.COMPLETED
 
 
 @on_loop
@@ -126,7 +126,7 @@ async def test_two_engines_run_a_due_session_once(tmp_path: Path) -> None:
             await settled(session, Status.SLEEPING)
         clock.advance(20)
         for session in sessions:
-            assert (await (await two.session(session.id)).outcome()).status is Status.COMPLETED
+            assert (await two.session(session.id).outcome()).status is Status.COMPLETED
     assert naps.calls.count("before") == naps.calls.count("after") == 20
 
 

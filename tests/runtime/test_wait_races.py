@@ -111,7 +111,7 @@ async def test_a_pause_that_is_taken_back_has_children_go_on_that_it_had_stopped
             await asyncio.sleep(0.001)
         assert await session.pause() is Status.PAUSING
         [info] = await session.children()
-        child = await engine.session(info.session_id)
+        child = engine.session(info.session_id)
         below.set()
         await settled(child, Status.PAUSED)
         await session.resume()
@@ -218,7 +218,7 @@ async def test_a_child_that_is_called_by_a_session_that_is_to_end_does_not_run()
         gate.open.set()
         assert (await session.outcome()).status is Status.CANCELLED
         for info in await session.children():
-            assert (await (await engine.session(info.session_id)).outcome()).status is Status.CANCELLED
+            assert (await engine.session(info.session_id).outcome()).status is Status.CANCELLED
         assert not ran
 
 
@@ -383,7 +383,7 @@ async def test_a_session_is_driven_though_whoever_asked_went_away_meanwhile(verb
         task.cancel()
         await asyncio.wait([task])
         assert task.cancelled()
-        session = await engine.session("s")
+        session = engine.session("s")
         if verb != "send":
             await settled(session, Status.WAITING)
             await session.send("hello")
@@ -405,7 +405,7 @@ async def test_a_message_that_is_kept_is_no_error_though_this_code_is_too_old_to
     async with Engine(tmp_path / "h.db", workflows=[old]) as engine:
         assert await engine.send("s", "hello") is Status.READY
     async with Engine(tmp_path / "h.db", workflows=[new]) as engine:
-        assert (await (await engine.session("s")).outcome()).state.out == "hello"
+        assert (await engine.session("s").outcome()).state.out == "hello"
 
 
 @on_loop
@@ -422,4 +422,4 @@ async def test_who_waits_for_a_session_whose_workflow_is_not_known_here_is_told_
         await settled(session, Status.SLEEPING)
     async with Engine(tmp_path / "h.db", clock=clock) as engine:
         with pytest.raises(DefinitionError, match="is not registered"):
-            await (await engine.session("s")).outcome()
+            await engine.session("s").outcome()

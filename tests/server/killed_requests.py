@@ -300,9 +300,9 @@ async def left_behind(engine: Engine) -> dict[str, Any]:
         "removed": len(await engine.tombstones()),
     }
     for info in await engine.sessions():
-        values = (await engine.stored(info.session_id)).values
+        values = (await engine.session(info.session_id).stored()).values
         found["sessions"].append((info.workflow, info.status.value, sorted(values.items()), info.pause_requested))
-        found["files"] += [each.sha256 for each in await engine.files(info.session_id).list()]
+        found["files"] += [each.sha256 for each in await engine.session(info.session_id).files.list()]
         async for event in engine.events(info.session_id):
             if event.event_type not in PICKED_UP:
                 found["events"][event.event_type] += 1

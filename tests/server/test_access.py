@@ -108,7 +108,7 @@ def test_a_child_belongs_to_the_owner_of_its_root(server: Served) -> None:
 
 def test_a_removed_session_is_gone_for_its_owner_and_unknown_to_others(server: Served) -> None:
     server.finished("old", owner="ann")
-    server.run(server.engine.remove("old", by="root", reason="tidy"))
+    server.run(server.engine.session("old").remove(by="root", reason="tidy"))
     with server.client(server.token("viewer", "ann")) as client:
         assert check_problem(client.get("/sessions/old"), 410)["tombstone"]["reason"] == "tidy"
     with server.client(server.token("viewer", "bob")) as client:

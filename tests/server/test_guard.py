@@ -125,4 +125,4 @@ def test_an_upload_that_stops_is_cut_off(tmp_path_factory: pytest.TempPathFactor
             f"Authorization: Bearer {server.tokens.own}\nContent-Length: 100\nConnection: close\n\n{{",
         )
         assert answer.split()[1] == "408", answer
-        assert server.run(server.engine.files("one").list()) == []
+        assert server.run(server.engine.session("one").files.list()) == []

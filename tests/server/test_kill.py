@@ -31,7 +31,7 @@ async def states(folder: Path) -> set[tuple[str, ...]]:
         for session_id in await engine.take_ready():  # the last ones may have been cut off after their last operation
             await engine.outcome(session_id)
         ids = [info.session_id for info in await engine.sessions(status="completed")]
-        found = [(await engine.stored(session_id)).values for session_id in ids]
+        found = [(await engine.session(session_id).stored()).values for session_id in ids]
     assert len(found) == MANY
     return {tuple(each["done"]) for each in found}
 

@@ -75,7 +75,7 @@ def test_a_file_of_another_session_is_not_reachable_through_an_own_one(server: S
 
 
 def test_the_origin_of_a_fork_is_shown_to_those_who_may_see_it(server: Served) -> None:
-    server.run(server.engine.fork("bobs", session_id="from-bob", owner="ann", paused=True))
+    server.run(server.engine.session("bobs").fork(session_id="from-bob", owner="ann", paused=True))
     with server.client(server.token("viewer", "ann")) as client, server.admin() as root:
         assert client.get("/sessions/from-bob").json()["origin"] is None
         assert root.get("/sessions/from-bob").json()["origin"]["session_id"] == "bobs"

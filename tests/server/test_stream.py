@@ -190,7 +190,7 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         else:
             await started(server, "last")  # which the mark names
             client.queue.clear()
-            await server.engine.remove("spoken")
+            await server.engine.session("spoken").remove()
             await read_by_the_hub(server)
             await spoken(server, "three")
         expected = ["three"] if why == "another session has the id" else ["one", "two"]
@@ -212,7 +212,7 @@ def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(
         await spoken(server, "one", "ann")
         await hub.join(client, "")
         await async_until(lambda: words(client) == ["one"])
-        await server.engine.remove("spoken")
+        await server.engine.session("spoken").remove()
         await spoken(server, "secret", "bob")
         await read_by_the_hub(server)
         if lost:

@@ -262,7 +262,7 @@ def test_a_workflow_with_artifacts_starts_with_its_folder_and_budgets(
 
 
 async def _info(server: Served, session_id: str) -> Any:
-    session = await server.engine.session(session_id)
+    session = server.engine.session(session_id)
     await session.outcome()
     return await session.info()
 

@@ -181,8 +181,8 @@ VERBS: dict[str, Callable[[Engine], Awaitable[Any]]] = {
     "misfits": lambda engine: engine.misfits(),
     "a page of misfits": lambda engine: engine.misfits(limit=1),
     "engines": lambda engine: engine.engines(),
-    "diff": lambda engine: engine.diff("s1", 1),
-    "export": lambda engine: engine.export_session("s1"),
+    "diff": lambda engine: engine.session("s1").diff(1),
+    "export": lambda engine: engine.session("s1").export(),
     "gc": lambda engine: engine.gc(),
     "verify": lambda engine: engine.verify(),
 }

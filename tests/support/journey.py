@@ -115,7 +115,7 @@ async def go(engine: Engine, session_id: str, is_new: bool) -> Status:
     if is_new:
         session: Session[Any] = await engine.start(journey, session_id=session_id)
     else:
-        session = await engine.session(session_id)
+        session = engine.session(session_id)
         await help_along(engine, session, await session.status())
     status = Status.READY
     for _ in range(20):

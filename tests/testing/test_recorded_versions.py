@@ -60,7 +60,7 @@ async def test_a_session_that_waited_goes_on_after_it_was_imported() -> None:
     path = make.HERE / "0.1" / "waiting.jsonl"
     async with testing.engine(*WORKFLOWS.values()) as engine:
         row = await bundle.import_(engine.store, bundle.read(path))
-        session = await engine.session(row.session_id)
+        session = engine.session(row.session_id)
         await session.send("hello again")  # the engine takes it up by itself
         while await session.status() is not Status.COMPLETED:
             await asyncio.sleep(0)

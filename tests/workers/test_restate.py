@@ -66,7 +66,7 @@ async def remembered(engine: Engine) -> set[str]:
     """Return the effects whose operation is in the log."""
     found: set[str] = set()
     for info in await engine.sessions(workflow="errand"):
-        who = (await engine.stored(info.session_id)).values["who"]
+        who = (await engine.session(info.session_id).stored()).values["who"]
         async for event in engine.events(info.session_id):
             number = re.search(r"effect\[(\d+)\]", str(event.data.get("id")))
             if event.event_type == "operation.completed" and number is not None:
@@ -121,7 +121,7 @@ async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight
 
             await async_until(others_completed)
             assert await server.drive("kills", paused, wait=True) == 200  # a drive withdraws no pause
-            assert await engine.pauses(paused)
+            assert await engine.session(paused).pauses()
             assert (await engine.info(paused)).status is Status.PAUSED
             await engine.resume(paused, here=False)
             assert await server.drive("kills", paused) == 202

@@ -288,7 +288,7 @@ async def _resume(job: Job) -> Sample:
     reached = asyncio.Event()
     begin = time.perf_counter()
     async with _engine(job) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         await session.resume(steal=True)
         await reached.wait()
         return Sample(time.perf_counter() - begin)
@@ -354,7 +354,7 @@ async def _turn(session: Any, n: int) -> None:
 async def _chat(job: Job) -> Sample:
     begin = time.perf_counter()
     async with _engine(job) as engine:
-        session = await engine.session("one")
+        session = engine.session("one")
         for n in range(job.size["warm"]):
             await _turn(session, n)
         if job.size["warm"]:

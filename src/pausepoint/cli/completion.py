@@ -97,7 +97,7 @@ def steps(ctx: click.Context, incomplete: str) -> Items:
     async def look(engine: Engine) -> Items:
         # While an option still lacks its value, click has not parsed the arguments before it.
         info = await engine.find(ctx.params.get("session") or ctx.args[0])
-        return [CompletionItem(name) for name in await engine.outline(info.session_id)]
+        return [CompletionItem(name) for name in await engine.session(info.session_id).outline()]
 
     if TARGET in ctx.meta:
         return _starting_with({step.name: None for step in ctx.meta[TARGET][0].workflow.steps}, incomplete)

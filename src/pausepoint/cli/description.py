@@ -168,9 +168,9 @@ class Description(NamedTuple):
 
 async def describe(engine: Engine, info: SessionInfo, cli: Cli | None = None) -> Description:
     """Read what explains a session's status. With ``cli``, also test what a resume would find now."""
-    pauses = await engine.pauses(info.session_id) if info.status.value in ("pausing", "paused") else []
+    pauses = await engine.session(info.session_id).pauses() if info.status.value in ("pausing", "paused") else []
     reads_children = "child" in info.waiting or (cli is not None and info.status.value == "waiting")
-    called = await engine.children(info.session_id) if reads_children else []
+    called = await engine.session(info.session_id).children() if reads_children else []
     found = Description(
         info, pauses, await open_questions(engine, info),
         [each for each in called if each.status.value not in ("completed", "cancelled")],

@@ -57,7 +57,7 @@ async def is_parked(engine: Engine, view: View) -> bool:
         return False
     seen = tuple(each.seq for each in tree)
     if view.tried_again[0] != seen:  # this is asked several times a second
-        view.tried_again = seen, any([await engine.retries(each.session_id) for each in tree])
+        view.tried_again = seen, any([await engine.session(each.session_id).retries() for each in tree])
     return not view.tried_again[1]
 
 
@@ -157,7 +157,7 @@ class DrivenSession:
             except QuestionError as error:  # answered elsewhere or closed; the session's current status is shown
                 self.out.note(str(error))
             assert self.session_id is not None
-            return await engine.session(self.session_id)
+            return engine.session(self.session_id)
 
         code: int = run_async(self._drive_until_stop(begin))
         return code
@@ -219,7 +219,7 @@ class DrivenSession:
         from pausepoint.errors import AlreadyRunning
 
         if start is not None:
-            await engine.rewind(session_id, start, by=how["by"], reason="resume --from")
+            await engine.session(session_id).rewind(start, by=how["by"], reason="resume --from")
         before = await engine.info(session_id)
         self.session_id = session_id
         await catch_up(engine, session_id, self.view)
@@ -364,7 +364,7 @@ def _runs_elsewhere(info: SessionInfo) -> bool:
 async def _resumed_in_place(engine: Engine, session: Session[Any]) -> bool:
     """Wait while the step of a paused session stays in memory. Return whether the session was resumed."""
     kept = False
-    async with aclosing(engine.watch(session.id)) as news:
+    async with aclosing(engine.session(session.id).watch()) as news:
         async for info in news:
             if info.kept_by is None:
                 return kept and info.holder is not None

@@ -485,7 +485,7 @@ async def catch_up(engine: Engine, session_id: str, view: View) -> None:
     """Bring a view up to date without showing anything."""
     async for event in engine.events(session_id):
         view.apply(event)
-    async for item in engine.stream(session_id, follow=False):
+    async for item in engine.session(session_id).stream(follow=False):
         view.streamed = item.n
     view.mark_kept()
 

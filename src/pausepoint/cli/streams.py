@@ -37,7 +37,7 @@ async def streamed(engine: Engine, session_id: str, view: View, show: Display) -
         return
 
     async def follow() -> None:
-        async for item in engine.stream(session_id, view.streamed, until="ended"):
+        async for item in engine.session(session_id).stream(view.streamed, until="ended"):
             _take(item)
 
     def _take(item: StreamItem) -> None:
@@ -53,7 +53,7 @@ async def streamed(engine: Engine, session_id: str, view: View, show: Display) -
         if not following.cancelled():
             following.exception()  # the caller finds out itself
         with suppress(PausepointError):
-            async for item in engine.stream(session_id, view.streamed, follow=False):
+            async for item in engine.session(session_id).stream(view.streamed, follow=False):
                 _take(item)
 
 

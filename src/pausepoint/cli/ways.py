@@ -28,7 +28,7 @@ async def retest(cli: Cli, engine: Engine, info: SessionInfo, pauses: Iterable[P
     try:
         if info.workflow not in engine.workflows:
             engine.register(cli.known()[info.workflow][1])
-        return await engine.obstacles(info.session_id)
+        return await engine.session(info.session_id).obstacles()
     except (Refused, PausepointError, KeyError):
         return None  # the stored pause is all that is known; the command that needs the code says what is wrong
 

@@ -114,6 +114,18 @@ def on_drawer_of(
     return _described(drawer, "BlockingEngine")
 
 
+def on_handle(
+    verb: Callable[Concatenate[Engine, P], Session[M, N]],
+) -> Callable[Concatenate[BlockingEngine, P], BlockingSession[M, N]]:
+    """Return the blocking form of `Engine.session`."""
+
+    @wraps(verb)
+    def session(self: BlockingEngine, *args: P.args, **kwargs: P.kwargs) -> BlockingSession[M, N]:
+        return BlockingSession(self._thread.look(lambda: verb(self._wrapped, *args, **kwargs)), self._thread)
+
+    return _described(session, "BlockingEngine")
+
+
 def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
     return _described(form(verb) if inspect.iscoroutinefunction(verb) else _iterated(verb), owner)
 
@@ -238,7 +250,7 @@ class BlockingEngine:
             on_progress: Callable[[Move], None] | None = ...,
         ) -> Move: ...  # fmt: skip
     else:
-        session = on_engine(Engine.session)
+        session = on_handle(Engine.session)
         resume = on_engine(Engine.resume)
         pause = on_engine(Engine.pause)
         cancel = on_engine(Engine.cancel)
@@ -267,62 +279,32 @@ class BlockingEngine:
     stranded = on_engine(Engine.stranded)
     progress = on_engine(Engine.progress)
     state = on_engine(Engine.state)
-    stored = on_engine(Engine.stored)
-    outline = on_engine(Engine.outline)
     description = on_engine(Engine.description)
-    description_of = on_engine(Engine.description_of)
     descriptions = on_engine(Engine.descriptions)
-    retries = on_engine(Engine.retries)
     outcome = on_engine(Engine.outcome)
-    pauses = on_engine(Engine.pauses)
     standing_pause = on_engine(Engine.standing_pause)
-    artifacts = on_engine(Engine.artifacts)
-    artifact = on_engine(Engine.artifact)
-    adopt = on_engine(Engine.adopt)
-    restore = on_engine(Engine.restore)
     rebuild = on_engine(Engine.rebuild)
     misfits = on_engine(Engine.misfits)
-    obstacles = on_engine(Engine.obstacles)
-    checkpoints = on_engine(Engine.checkpoints)
-    spans = on_engine(Engine.spans)
-    children = on_engine(Engine.children)
     send = on_engine(Engine.send)
     questions = on_engine(Engine.questions)
     tally_questions = on_engine(Engine.tally_questions)
     question = on_engine(Engine.question)
     answer = on_engine(Engine.answer)
-    plan = on_engine(Engine.plan)
     find = on_engine(Engine.find)
-    diff = on_engine(Engine.diff)
-    edit = on_engine(Engine.edit)
-    fork = on_engine(Engine.fork)
-    origin = on_engine(Engine.origin)
     ask_again = on_engine(Engine.ask_again)
-    rewind = on_engine(Engine.rewind)
-    plan_rewind = on_engine(Engine.plan_rewind)
-    plan_edit = on_engine(Engine.plan_edit)
-    plan_fork = on_engine(Engine.plan_fork)
     events = on_engine(Engine.events)
     changes = on_engine(Engine.changes)
-    last_event = on_engine(Engine.last_event)
-    stream = on_engine(Engine.stream)
-    emit = on_engine(Engine.emit)
-    watch = on_engine(Engine.watch)
     drive_only = on_engine(Engine.drive_only)
     stand_by = on_engine(Engine.stand_by)
     idle = on_engine(Engine.idle)
-    workflow_of = on_engine(Engine.workflow_of)
-    remove = on_engine(Engine.remove)
     tombstones = on_engine(Engine.tombstones)
     gc = on_engine(Engine.gc)
-    redact = on_engine(Engine.redact)
     verify = on_engine(Engine.verify)
     health = on_engine(Engine.health)
     remember = on_engine(Engine.remember)
     recall = on_engine(Engine.recall)
     forget = on_engine(Engine.forget)
     engines = on_engine(Engine.engines)
-    export_session = on_engine(Engine.export_session)
     import_session = on_engine(Engine.import_session)
     drawers = on_engine(Engine.drawers)
 
@@ -338,10 +320,6 @@ class BlockingEngine:
         drives a session could not complete that later.
         """
         return self._thread.look(lambda: self._wrapped.once(key, each=each))
-
-    def files(self, session_id: str) -> BlockingFiles:
-        """Return the files of a session, to add, read and list them."""
-        return BlockingFiles(self._thread.look(lambda: self._wrapped.files(session_id)), self._thread.call)
 
     @property
     def trouble(self) -> str | None:
@@ -483,3 +461,8 @@ class BlockingSession(Generic[S, T]):
     remove = on_session(Session.remove)
     redact = on_session(Session.redact)
     verify = on_session(Session.verify)
+    definition = on_session(Session.definition)
+    obstacles = on_session(Session.obstacles)
+    retries = on_session(Session.retries)
+    last_event = on_session(Session.last_event)
+    export = on_session(Session.export)

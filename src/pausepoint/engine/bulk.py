@@ -246,8 +246,8 @@ class Bulk:
             return row
         why = "; ".join(f"{pause.kind}: {pause.reason}" for pause in await self.service.store.pauses(row.key))
         raise VerbRefused(
-            f"Session {session_id!r} is paused again ({why}). Look at it with engine.pauses({session_id!r}), then call"
-            f" engine.resume({session_id!r}) again.",
+            f"Session {session_id!r} is paused again ({why}). Look at it with"
+            f" engine.session({session_id!r}).pauses(), then call engine.resume({session_id!r}) again.",
             session_id=session_id, status=row.status.value,
         )  # fmt: skip
 

@@ -41,7 +41,7 @@ async def check_past(service: Service, row: SessionRow, line: Line) -> None:
 
 
 async def content_of(service: Service, row: SessionRow, path: str, version: Version) -> bytes:
-    """Return the content of one artifact of a session. See `Engine.artifact`."""
+    """Return the content of one artifact of a session. See `Session.artifact`."""
     if version not in get_args(Version):
         raise ValueError(f"version must be 'present' or 'recorded', not {shortened(version)}.")
     if not isinstance(path, str):

@@ -24,7 +24,6 @@ from pausepoint.engine.pauses import PAGE, Pauses, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.questions import Questions
-from pausepoint.engine.refusals import ended_for_good, only_resumed
 from pausepoint.engine.schedules import Schedules
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import TimeTravel, merged_changes
@@ -35,7 +34,6 @@ from pausepoint.errors import (
     InputConflict,
     LimitReached,
     SessionEnded,
-    UnknownSession,
     VerbRefused,
 )
 from pausepoint.log.telemetry import Watch
@@ -88,7 +86,7 @@ class Control:
     def __init__(
         self, service: Service, queries: Queries, pauses: Pauses, pickup: Pickup, schedules: Schedules,
         time_travel: TimeTravel, artifacts: Artifacts, questions: Questions,
-        make: Callable[[SessionId, Run | None, str | None], Session[Any]],
+        make: Callable[..., Session[Any]],
     ) -> None:  # fmt: skip
         self.service = service
         self.queries = queries
@@ -100,26 +98,22 @@ class Control:
         self.questions = questions
         self.make = make
 
-    def handle(self, session_id: str, run: Run | None = None, owner: str | None = None) -> Session[Any]:
+    def handle(
+        self, session_id: str, run: Run | None = None, owner: str | None = None, workflow: str | None = None
+    ) -> Session[Any]:
         """Return a handle on a session. ``run`` is its drive in this engine, if it has one."""
-        return self.make(SessionId(session_id), run, owner)
+        return self.make(SessionId(session_id), run, owner, workflow)
 
-    async def session(
+    def session(
         self, session_id: str, workflow: Workflow[Any] | None = None, *, owner: str | None = None
     ) -> Session[Any]:
-        """Return a handle on a stored session."""
+        """Return a handle on a session, without looking for it."""
         self.service.check_open()
         check_texts(owner=owner)
-        row = await self.service.row(owned(session_id, owner))
-        if workflow is not None:
-            self.service.register(workflow)
-            if row.workflow != workflow.name:
-                raise UnknownSession(
-                    f"Session {session_id!r} belongs to workflow {row.workflow!r}, not {workflow.name!r}. Check the id,"
-                    " or leave out the workflow.",
-                    session_id=session_id,
-                )
-        return self.handle(row.session_id, owner=owner)
+        if workflow is None:
+            return self.handle(check_session_id(session_id), owner=owner)
+        self.service.register(workflow)
+        return self.handle(check_session_id(session_id), owner=owner, workflow=workflow.name)
 
     def files(self, session_id: str) -> Files:
         """Return the files of a session, to add, read and list them."""
@@ -298,7 +292,7 @@ class Control:
         if row.status is Status.COMPLETED:
             return session
         if row.status is Status.CANCELLED:
-            raise ended_for_good(row)
+            raise _ended_for_good(row)
         driven = row.live and not steal and not self.service.driver.is_stranded(row)
         allowance = allowance_of(budget)
         if driven and row.status is Status.RUNNING:
@@ -379,14 +373,14 @@ class Control:
                 raise  # otherwise it was paused after it was read, and stays so
         except SessionEnded as late:  # it ended after it was read
             if late.status != Status.COMPLETED.value:
-                raise ended_for_good(await self.service.row(row.session_id)) from late
+                raise _ended_for_good(await self.service.row(row.session_id)) from late
 
     async def _resume_guest(
         self, row: SessionRow, by: str | None, allowance: Allowance, wake: bool, options: Sequence[str]
     ) -> Session[Any]:  # fmt: skip
         """Withdraw the pauses of a guest; see `resume`."""
         if row.status is Status.CANCELLED:
-            raise ended_for_good(row)
+            raise _ended_for_good(row)
         if options:
             raise not_driven(row.session_id, row.status.value, " or ".join(options))
         if row.status is not Status.COMPLETED:
@@ -421,7 +415,7 @@ class Control:
         if row.guest:
             raise not_driven(row.session_id, row.status.value)
         if row.status in (Status.PAUSED, Status.PAUSING, Status.FAILED):
-            raise only_resumed(row)
+            raise _only_resumed(row)
         session: Session[Any] = self.handle(row.session_id)
         workflow = self.service.workflow_of(row)
         records = await self.service.store.records(row.key, row.key_frame)
@@ -524,3 +518,24 @@ class Control:
         """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""
         self.service.check_open()
         await self.service.driver.idle(session_ids)
+
+
+def _ended_for_good(row: SessionRow) -> VerbRefused:
+    """Return why a cancelled session is not resumed."""
+    from pausepoint.model.ways import Ways  # only an error needs it
+
+    return VerbRefused(
+        f"Session {row.session_id!r} was cancelled and cannot be resumed."
+        f" {Ways(row.session_id, None).after_cancel}.",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip
+
+
+def _only_resumed(row: SessionRow) -> VerbRefused:
+    """Return why a session is not picked up: it is paused or has failed, and only a resume may continue it."""
+    failed = row.status is Status.FAILED
+    what = "has failed, and picking it up would retry the step" if failed else "is paused, and stays so"
+    return VerbRefused(
+        f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
+        session_id=row.session_id, status=row.status.value,
+    )  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import TYPE_CHECKING, Any, Self, get_args
@@ -19,32 +20,24 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine import flags
 from pausepoint.engine.base import Drives, Service, Until
+from pausepoint.engine.control_verbs import ControlVerbs
 from pausepoint.engine.filters import Statuses, When
 from pausepoint.engine.parts import Parts
-from pausepoint.engine.refusals import for_run
 from pausepoint.engine.session import Session
-from pausepoint.engine.session_verbs import SessionVerbs
 from pausepoint.engine.store_verbs import StoreVerbs
 from pausepoint.engine.stores import DEFAULT_URL, store_from
 from pausepoint.errors import AlreadyRunning, CallRefused, InputConflict, StoreClosed, VerbRefused
-from pausepoint.log.replay import Origin
 from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
 from pausepoint.model.questions import is_time_to_answer
 from pausepoint.model.queues import check_queue
-from pausepoint.model.sessions import Event, Level, Pause, Sort, Status
-from pausepoint.model.streams import StreamItem
+from pausepoint.model.sessions import Event, Level, Sort, Status
 from pausepoint.model.views import (
-    Checkpoint,
-    Diff,
     Listing,
     Misfit,
-    Obstacles,
     Outcome,
-    Retrying,
     SessionInfo,
     StandingPause,
-    StoredState,
 )
 from pausepoint.runtime.driver import LocalDriver, Run
 from pausepoint.runtime.hold import OnStep
@@ -57,8 +50,6 @@ if TYPE_CHECKING:
 
     from pausepoint.engine.blocking import BlockingEngine
     from pausepoint.engine.copies import Move
-    from pausepoint.engine.plans import Plan
-    from pausepoint.log.spans import Span
 
 S = TypeVar("S", bound="BaseModel")
 R = TypeVar("R", default=S)  # the result: what a function returned, or the final state
@@ -67,7 +58,7 @@ HOLD = timedelta(minutes=10)
 """How long an engine keeps a paused step in memory, unless it is told otherwise."""
 
 
-class Engine(SessionVerbs, StoreVerbs):
+class Engine(ControlVerbs, StoreVerbs):
     """Runs workflows and keeps their sessions in a store.
 
     Open it with ``async with Engine(…) as engine:``. When the block exits, running sessions stop after their current
@@ -163,7 +154,7 @@ class Engine(SessionVerbs, StoreVerbs):
         service.keep_for = keep_for
         service.kept_for(keep_for)  # raises if it is not valid
         self._service = service
-        self._parts = Parts(service, lambda session_id, run, owner: Session(self, session_id, run, owner))
+        self._parts = Parts(service, partial(Session, self))
         self.store: Store = service.store
         self.clock: Clock = service.clock
         self.workflows: dict[str, Workflow[Any]] = service.workflows
@@ -374,10 +365,6 @@ class Engine(SessionVerbs, StoreVerbs):
         """Return the sessions that were started with the same input, newest first, whatever their status."""
         return await self._parts.control.same_input(workflow, state, at_step=at_step, **fields)
 
-    async def children(self, session_id: str) -> Listing[SessionInfo]:
-        """Return the child sessions of a session, newest first."""
-        return await self._parts.queries.children(session_id)
-
     async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
         """Return the session's state at its last checkpoint, or at an earlier one.
 
@@ -386,25 +373,6 @@ class Engine(SessionVerbs, StoreVerbs):
         checkpoint, and `StateRefused` if the model does not accept the stored state.
         """
         return await self._parts.queries.state(session_id, at_checkpoint)
-
-    async def stored(self, session_id: str, at_checkpoint: int | str | None = None) -> StoredState:
-        """Return the stored state as plain JSON, without the workflow's code.
-
-        ``at_checkpoint`` is as for `state`.
-        """
-        return await self._parts.queries.stored(session_id, at_checkpoint)
-
-    async def workflow_of(self, session_id: str) -> Workflow[Any]:
-        """Return the definition of a session's workflow. Raises `DefinitionError` if it is not registered here."""
-        return await self._parts.queries.workflow_of(session_id)
-
-    async def outline(self, session_id: str) -> tuple[str, ...]:
-        """Return the workflow's steps in order, as of the last run of the session, without the workflow's code."""
-        return await self._parts.queries.outline(session_id)
-
-    async def retries(self, session_id: str) -> list[Retrying]:
-        """Return the operations of a session that wait to be retried, without the workflow's code."""
-        return await self._parts.queries.retries(session_id)
 
     async def outcome(
         self, session_id: str, run: Run | None = None, *, wait: bool = True, until: Until = "parked"
@@ -420,10 +388,6 @@ class Engine(SessionVerbs, StoreVerbs):
         """
         return await self._parts.queries.outcome(session_id, run, wait=wait, until=until)
 
-    async def pauses(self, session_id: str) -> list[Pause]:
-        """Return the open pauses of a session: why it does not run."""
-        return await self._parts.queries.pauses(session_id)
-
     async def standing_pause(self) -> StandingPause | None:
         """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect.
 
@@ -431,13 +395,6 @@ class Engine(SessionVerbs, StoreVerbs):
         what the others still finish, and the longest time that one took.
         """
         return await self._parts.queries.standing_pause()
-
-    async def obstacles(self, session_id: str) -> Obstacles:
-        """Return why a resume would not run the session now. Changes nothing.
-
-        Stored pauses are tested again, as a resume does: with the present code, state and budget.
-        """
-        return await self._parts.queries.obstacles(session_id)
 
     async def misfits(self, *, limit: int | None = None, after: str | None = None) -> Listing[Misfit]:
         """Return the parked sessions that cannot be resumed with the present code, and why.
@@ -447,37 +404,6 @@ class Engine(SessionVerbs, StoreVerbs):
         pass it as ``after`` to examine the next ones.
         """
         return await self._parts.queries.misfits(limit=limit, after=after)
-
-    async def checkpoints(
-        self, session_id: str, *, before: int | None = None, limit: int | None = 100
-    ) -> list[Checkpoint]:
-        """Return the checkpoints of the last finished visits, newest last. Those undone by a rewind are marked.
-
-        To page backwards, pass the ``seq`` of the first checkpoint you have as ``before``. ``limit=None`` returns all.
-        """
-        return await self._parts.queries.checkpoints(session_id, before=before, limit=limit)
-
-    async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
-        """Return the session's last visits with their operations, waits, retries and cost, oldest first.
-
-        Visits that a rewind left behind are marked. The open visit comes last. To page backwards, pass the ``seq`` of
-        the first visit you have as ``before``. The cost follows the page, not the length of the log.
-        """
-        return await self._parts.queries.spans(session_id, before=before, limit=limit)
-
-    async def diff(
-        self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None
-    ) -> Diff:
-        """Compare the state at two checkpoints, given as for `state`. None means now.
-
-        Pass ``other=`` to compare with another session, such as a fork: ``b`` is then a checkpoint of that one.
-        Stored values are compared, so the two states may be of different versions of the workflow.
-        """
-        return await self._parts.queries.diff(session_id, a, b, other=other)
-
-    async def origin(self, session_id: str) -> Origin | None:
-        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
-        return await self._parts.queries.origin(session_id)
 
     def events(
         self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
@@ -491,70 +417,6 @@ class Engine(SessionVerbs, StoreVerbs):
         ``session.removed``.
         """
         return self._parts.queries.events(session_id, after, follow=follow, until=until)
-
-    def watch(self, session_id: str) -> AsyncGenerator[SessionInfo, None]:
-        """Yield a session's facts now and whenever they may have changed, until the session has ended.
-
-        Another process may change the session without notifying this one, so it is also checked every second.
-        """
-        return self._parts.queries.watch(session_id)
-
-    def stream(
-        self, session_id: str, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
-    ) -> AsyncIterator[StreamItem]:
-        """Yield the live output that the session's steps send with ``ctx.stream``, in this process or another.
-
-        The stream begins with what is still there, at most 256 KiB. ``after`` is the ``n`` of the last item you have
-        seen; None leaves out what was sent before this call. Besides chunks, it yields a `Restarted` when operations
-        run again, and their text so far is void, and a `Gap` if items were lost.
-
-        It ends when the session stops, as `outcome` defines it; with ``until="ended"``, only when the session has
-        ended. With ``follow=False``, it ends when everything that was sent so far has been read.
-        """
-        return self._parts.queries.stream(session_id, after, follow=follow, until=until)
-
-    async def last_event(self, session_id: str, event_type: str, *, since: int | None = None) -> Event | None:
-        """Return the last event of a type that `emit` or a step added; None if there is none.
-
-        ``since`` is a time in microseconds. Older records are not read.
-        """
-        return await self._parts.queries.last_event(session_id, event_type, since=since)
-
-    async def plan(self, session_id: str, *, rerun: str | Sequence[str] = (), wake: bool = False) -> Plan:
-        """Return what a resume would do with each step, and why. Runs and changes nothing.
-
-        ``rerun`` and ``wake`` are as for `resume`.
-        """
-        return await self._parts.plans.plan(session_id, rerun=rerun, wake=wake)
-
-    async def plan_edit(
-        self, session_id: str, changes: Mapping[str, Any] | None = None, /, **named: Any
-    ) -> Plan:  # fmt: skip
-        """Return what a resume would do after such an edit. Validates the changes and stores nothing.
-
-        The arguments are those of `edit`. An edit that would be refused raises the same error here.
-        """
-        return await self._parts.plans.plan_edit(session_id, changes, **named)
-
-    async def plan_rewind(
-        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
-    ) -> Plan:  # fmt: skip
-        """Return what a resume would do after such a rewind. Validates the changes and stores nothing.
-
-        The session may be running. The arguments are those of `rewind`; ``rerun`` is as for `resume`.
-        """
-        return await self._parts.plans.plan_rewind(session_id, to, changes, reuse=reuse, rerun=rerun, **named)
-
-    async def plan_fork(
-        self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, **named: Any,
-    ) -> Plan:  # fmt: skip
-        """Return what such a fork would run. Validates the changes and stores nothing.
-
-        The arguments are those of `fork`. The plan's ``session_id`` is that of the source.
-        """
-        return await self._parts.plans.plan_fork(source, at_step, changes, reuse=reuse, **named)
 
 
 def run(
@@ -590,6 +452,25 @@ def run(
                 priority=priority, lane=lane, **fields,
             )  # fmt: skip
         except (AlreadyRunning, InputConflict, VerbRefused) as error:
-            error.args = (for_run(error, shown),)
+            error.args = (_for_run(error, shown),)
             raise
         return msgspec.structs.replace(session.outcome(), _run_with=shown)
+
+
+def _for_run(error: AlreadyRunning | InputConflict | VerbRefused, store: str) -> str:
+    """Return the message of an error of `run`, whose caller has no engine. ``store`` is as for `Ways`."""
+    about = f"Session {error.session_id!r}"
+    if isinstance(error, VerbRefused):
+        from pausepoint.model.ways import Ways  # only an error needs it
+
+        here = Ways(str(error.session_id), None).after_cancel
+        return str(error).replace(here, Ways(str(error.session_id), store).after_cancel)
+    if isinstance(error, AlreadyRunning):
+        return (
+            f"{about} is driven by {error.holder}. Wait until it has stopped, or end that process, then call"
+            f" run(…, session_id={error.session_id!r}) again."
+        )
+    return (
+        f"{about} already exists with different input. Pass another session_id to run(), or call it with the workflow"
+        " and the input that the session was started with."
+    )

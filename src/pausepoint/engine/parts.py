@@ -25,8 +25,6 @@ from pausepoint.engine.retention import Retention
 from pausepoint.engine.schedules import Schedules
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import TimeTravel
-from pausepoint.model.ids import SessionId
-from pausepoint.runtime.driver import Run
 
 if TYPE_CHECKING:
     from pausepoint.engine.plans import Plans
@@ -39,7 +37,7 @@ class Parts:
     Parts that most programs do not need are made and imported when they are first used.
     """
 
-    def __init__(self, service: Service, make: Callable[[SessionId, Run | None, str | None], Session[Any]]) -> None:
+    def __init__(self, service: Service, make: Callable[..., Session[Any]]) -> None:
         self._service = service
         self.changes = Changes(service)
         self.overview = Overview(service)

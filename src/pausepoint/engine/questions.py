@@ -228,8 +228,8 @@ def _check_fields(workflow: Workflow[Any] | None, fields: dict[str, Any]) -> Non
     """Raise `TypeError` if a keyword of `send` is not a field of the input, also if the session exists already."""
     if "owner" in fields:
         raise TypeError(
-            "send() has no parameter 'owner'. To check the owner, use (await engine.session(session_id,"
-            " owner=…)).send(…). To start a session with an owner, use engine.start()."
+            "send() has no parameter 'owner'. To check the owner, use engine.session(session_id,"
+            " owner=…).send(…). To start a session with an owner, use engine.start()."
         )
     if workflow is None and fields:
         raise TypeError(f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one.")

@@ -28,7 +28,6 @@ from pausepoint.runtime.drawers import Drawer
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-    from pausepoint.engine.bundle import Bundle
     from pausepoint.engine.parts import Parts
     from pausepoint.engine.verify import Verification
     from pausepoint.model.descriptions import Description
@@ -198,14 +197,6 @@ class StoreVerbs:
         """
         return await self._parts.descriptions.description(workflow, version=version)
 
-    async def description_of(self, session_id: str) -> Description:
-        """Return the description of a session's workflow, as of the last run of the session.
-
-        If it was never stored, because an older version of Pausepoint ran the session or it was imported, the
-        description has the names of the steps only, and its ``state`` is None.
-        """
-        return await self._parts.descriptions.description_of(session_id)
-
     async def descriptions(self) -> list[Description]:
         """Return the newest description of each workflow that has one, ordered by name."""
         return await self._parts.descriptions.descriptions()
@@ -336,14 +327,6 @@ class StoreVerbs:
         ``on_progress`` is called with the report so far.
         """
         return await self._parts.retention.verify(session_id, on_progress=on_progress)
-
-    async def export_session(self, session_id: str, path: str | Path | None = None) -> Bundle:
-        """Export a session and its children as a `Bundle`; with ``path``, also write it to that file.
-
-        The session may have any status and is not changed. An existing file is replaced atomically. Without a path,
-        `Bundle.to_bytes` returns the content of the file.
-        """
-        return await self._parts.transfer.export_session(session_id, path)
 
     async def import_session(
         self, path: str | Path, *, session_id: str | None = None, folder: str | Path | None = None

@@ -61,7 +61,7 @@ class Freezer:
         However this ends, nothing stays frozen.
         """
         try:
-            async with aclosing(self.engine.watch(self.session_id)) as news:
+            async with aclosing(self.engine.session(self.session_id).watch()) as news:
                 async for info in news:
                     if await self.is_wanted(info):
                         self._begin()
@@ -81,7 +81,7 @@ class Freezer:
         """Return whether a pause of the session freezes its commands."""
         if info.status not in (Status.PAUSING, Status.PAUSED) or info.cancel_requested:
             return False
-        return any(pause.freeze for pause in await self.engine.pauses(self.session_id))
+        return any(pause.freeze for pause in await self.engine.session(self.session_id).pauses())
 
     def _begin(self) -> None:
         if not self._is_wanted:
@@ -183,7 +183,7 @@ async def note_commands(engine: Engine, session_id: str, gate: Gate) -> None:
         gate.say(f"has left running: {'; '.join(left)}")
     if left or begun:
         with suppress(PausepointError):  # it was resumed meanwhile
-            await engine.emit(session_id, BACKGROUND, "; ".join(left), {"commands": left, "begun": begun})
+            await engine.session(session_id).emit(BACKGROUND, "; ".join(left), {"commands": left, "begun": begun})
 
 
 def record_of(socket: Path, session_id: str) -> Path:

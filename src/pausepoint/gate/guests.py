@@ -283,7 +283,7 @@ class _Guest:
                     return False  # nothing is known of this agent, and it has ended
                 self.session_id, self.is_new = name, True
                 break
-            stored = await self.engine.stored(name)
+            stored = await self.engine.session(name).stored()
             ours = info.workflow == AGENTS.name and stored.values.get("session") == self.agent.session
             if ours and info.status is Status.CANCELLED and self.event != "start":
                 self._close(name)
@@ -321,7 +321,7 @@ class _Guest:
         self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
         if not await self._freezer().is_wanted(await self.engine.info(self.session_id)):  # which notes them itself
             await note_commands(self.engine, self.session_id, self.gate)
-        async with aclosing(self.engine.watch(self.session_id)) as news:
+        async with aclosing(self.engine.session(self.session_id).watch()) as news:
             async for info in news:
                 if info.status is Status.CANCELLED:
                     self._close(self.session_id)
@@ -350,9 +350,9 @@ async def agent_note(engine: Engine, info: SessionInfo) -> AgentNote:
         return AgentNote()
     left = None
     if info.pause is not None:
-        left = await engine.last_event(info.session_id, BACKGROUND, since=info.pause.created_at)
+        left = await engine.session(info.session_id).last_event(BACKGROUND, since=info.pause.created_at)
     background, ids = ("", ()) if left is None else (left.summary, left.data.get("begun", ()))
-    asked = await engine.last_event(info.session_id, CALL)
+    asked = await engine.session(info.session_id).last_event(CALL)
     if asked is None or asked.data.get("id") in ids:
         return AgentNote("", background)
     after = {event.event_type async for event in engine.events(info.session_id, after=asked.cursor)}

@@ -276,7 +276,7 @@ async def _is_over(engine: Engine, id: str) -> bool:
 
 
 async def _until_ready(engine: Engine, id: str) -> None:
-    async with aclosing(engine.watch(id)) as changes:
+    async with aclosing(engine.session(id).watch()) as changes:
         async for info in changes:
             if info.status not in (Status.WAITING, Status.PAUSED, Status.PAUSING, Status.SLEEPING):
                 return

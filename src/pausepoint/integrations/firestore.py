@@ -322,7 +322,7 @@ class _Mirror:
         await self._obey(found)
         try:
             info = await self._engine.info(session_id)
-            stored = await self._engine.stored(session_id)
+            stored = await self._engine.session(session_id).stored()
         except UnknownSession:
             if found.exists and self._is_ours(found):
                 option = self._client.write_option(last_update_time=found.update_time)

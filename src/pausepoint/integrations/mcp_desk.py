@@ -209,15 +209,17 @@ class Desk:
         info = await engine.find(given.session_id)
         at = int(given.at) if given.at is not None and re.fullmatch(r"[0-9]{1,15}", given.at) else given.at
         if given.field is not None:
-            return _field(await engine.stored(info.session_id, at), given.field, given.offset)
+            return _field(await engine.session(info.session_id).stored(at), given.field, given.offset)
         stored, wrong = None, ""
         try:
-            stored = await engine.stored(info.session_id, at)
+            stored = await engine.session(info.session_id).stored(at)
         except (DamagedRecord, Redacted) as error:
             wrong = sentence_of(error)
-        pauses = await engine.pauses(info.session_id)
+        pauses = await engine.session(info.session_id).pauses()
         questions = self._questions(await engine.questions(info.session_id, limit=10), ROOM // 3)
-        children = [f"{each.session_id} ({each.status.value})" for each in await engine.children(info.session_id)]
+        children = [
+            f"{each.session_id} ({each.status.value})" for each in await engine.session(info.session_id).children()
+        ]
         shown = documents.shown(info, pauses, (), None, stored, wrong) | {"state": None, "children": children}
         shown = fitted(_lean(shown), ROOM // 3) | _lean({"questions": questions})
         if stored is None:
@@ -258,7 +260,7 @@ class Desk:
                 " server with --target file.py:name, or name the workflow in pyproject.toml under"
                 f" [tool.{NAME}.workflows]{did_you_mean(info.workflow, engine.workflows)}"
             )
-        return fitted(_lean((await engine.plan(info.session_id)).to_json()))
+        return fitted(_lean((await engine.session(info.session_id).plan()).to_json()))
 
     async def _open_questions(self, engine: Engine, given: OpenQuestions, by: str) -> Document:
         session_id = None if given.session_id is None else (await engine.find(given.session_id)).session_id

@@ -37,7 +37,7 @@ class Words(NamedTuple):
 
         >>> from pausepoint.errors import SessionEnded
         >>> words = Words({}, {"SessionError": "Start another session."}, "That was refused.")
-        >>> words.of(SessionEnded("Session 'x' has ended. Call engine.fork('x').", session_id="x"))
+        >>> words.of(SessionEnded("Session 'x' has ended. Call engine.session('x').fork().", session_id="x"))
         "Session 'x' has ended. Start another session."
         """
         return self.line(error) or self.rest(error)

@@ -34,7 +34,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
     `Engine.take_up`. The code of a ``guest`` runs in a program of its own; see `Engine.visit`.
 
-    ``pause`` is the first open pause, the reason why a paused session does not run; `Engine.pauses` returns all of
+    ``pause`` is the first open pause, the reason why a paused session does not run; `Session.pauses` returns all of
     them. ``signals`` is the number of the last request or message that reached the session from outside: a pause, for
     example, raises it without raising ``seq``. ``waits_for_slot`` is the limit that keeps a ready session from work,
     such as ``queue gpu, 4 of 4 at work``.

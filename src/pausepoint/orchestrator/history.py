@@ -24,7 +24,7 @@ class SessionLog:
         """See `EventLog`."""
         data = event.data
         agent = str(data.get("agent", ""))
-        await self._engine.emit(self._session_id, event.in_history(), _summary(event), data, agent_name=agent)
+        await self._engine.session(self._session_id).emit(event.in_history(), _summary(event), data, agent_name=agent)
 
     async def read(self, after: str = "") -> list[Logged]:
         """See `EventLog`."""
@@ -50,11 +50,11 @@ class SessionStateStore:
         """See `SnapshotStore`."""
         agents, tasks = len(snapshot.active_agents), len(snapshot.pending_tasks)
         summary = f"{_counted(agents, 'agent')}, {_counted(tasks, 'task')} that had not begun"
-        await self._engine.emit(self._session_id, SNAPSHOT, summary, {"json": to_json(snapshot).decode()})
+        await self._engine.session(self._session_id).emit(SNAPSHOT, summary, {"json": to_json(snapshot).decode()})
 
     async def load_snapshot(self) -> RunStateSnapshot | None:
         """See `SnapshotStore`."""
-        event = await self._engine.last_event(self._session_id, SNAPSHOT)
+        event = await self._engine.session(self._session_id).last_event(SNAPSHOT)
         if event is None:
             return None
         place = f"event {event.cursor} of session {self._session_id!r}"

@@ -200,7 +200,7 @@ class Orchestrator:
     async def _join_pause(self) -> None:
         """Accept a pause that was made before this process opened the run. If its snapshot is missing, save one."""
         snapshot = await self.controller.snapshot_store.load_snapshot()
-        pauses = await self.engine.pauses(self.session_id)
+        pauses = await self.engine.session(self.session_id).pauses()
         if snapshot is not None and all(pause.created_at // 1000 <= snapshot.paused_at for pause in pauses):
             self.controller.found_paused()
         else:
@@ -209,7 +209,7 @@ class Orchestrator:
     async def _follow(self) -> bool:
         """Save a snapshot of a pause that someone else requested, and emit its event. Return False if it has ended."""
         await self.registry.remember()
-        pauses = await self.engine.pauses(self.session_id)
+        pauses = await self.engine.session(self.session_id).pauses()
         if await self._found() not in (Status.PAUSED, Status.PAUSING):
             self.registry.forget()
             return False
@@ -225,10 +225,10 @@ class Orchestrator:
         """
         if not self._elsewhere:
             return None
-        pauses = await self.engine.pauses(self.session_id)
+        pauses = await self.engine.session(self.session_id).pauses()
         since, cursor = max((pause.created_at // 1000 for pause in pauses), default=0), ""
         with suppress(TimeoutError):
-            async with asyncio.timeout(PATIENCE), aclosing(self.engine.watch(self.session_id)) as news:
+            async with asyncio.timeout(PATIENCE), aclosing(self.engine.session(self.session_id).watch()) as news:
                 async for info in news:
                     if info.holder is not None:
                         break
@@ -370,8 +370,8 @@ class Orchestrator:
     async def _edit(self, what: str, reason: str, by: str | None, **fields: Any) -> None:
         reason = f"{what}: {reason}" if reason else what
         if await self._found() is Status.COMPLETED:
-            await self.engine.rewind(self.session_id, "work", reuse=True, by=by, reason=reason)
-        await self.engine.edit(self.session_id, fields, by=by, reason=reason)
+            await self.engine.session(self.session_id).rewind("work", reuse=True, by=by, reason=reason)
+        await self.engine.session(self.session_id).edit(fields, by=by, reason=reason)
 
     # called by the step that runs the tasks
 
@@ -411,7 +411,7 @@ class Orchestrator:
 
     async def _stop_for(self, reason: str) -> None:
         """Request a pause before the agent begins anything else."""
-        if reason and all(pause.by != SAFETY for pause in await self.engine.pauses(self.session_id)):
+        if reason and all(pause.by != SAFETY for pause in await self.engine.session(self.session_id).pauses()):
             await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
 
 

@@ -189,7 +189,11 @@ class RunReader:
             self._created_at, self._cursor, self._course = info.created_at, "", None
         course = await self._folded()
         questions = await self.engine.questions(self.session_id)
-        pauses = await self.engine.pauses(self.session_id) if info.pause_requested or info.pause is not None else ()
+        pauses = (
+            await self.engine.session(self.session_id).pauses()
+            if info.pause_requested or info.pause is not None
+            else ()
+        )
         asking = course.asking(questions)
         tasks = await in_turns(_same, course.statuses(asking))
         return RunReport(info, tuple(tasks), tuple(course.agents(asking)), tuple(questions), tuple(pauses))
@@ -212,7 +216,7 @@ class RunReader:
         return await listed(self.engine.events(self.session_id, after))
 
     async def _plan(self) -> Plan:
-        values = (await self.engine.stored(self.session_id)).values
+        values = (await self.engine.session(self.session_id).stored()).values
         tasks = values.get("tasks")
         try:
             if isinstance(tasks, list):

@@ -71,7 +71,7 @@ class SessionAgents:
         return [await self._state(info) for info in found if info.status in _OPEN]
 
     async def _state(self, info: SessionInfo) -> AgentState:
-        stored = await self.engine.stored(info.session_id)
+        stored = await self.engine.session(info.session_id).stored()
         task = {"workflow": info.workflow, "step": info.step, "visit": info.visit}
         asked = await self.engine.questions(info.session_id)
         calls = tuple(ToolCall(each.id, "ask", {"question": each.next_question}) for each in asked)
@@ -93,7 +93,7 @@ class SessionAgents:
 
     async def _check_known(self, info: SessionInfo) -> None:
         try:
-            await self.engine.workflow_of(info.session_id)
+            await self.engine.session(info.session_id).definition()
         except DefinitionError as error:
             raise RestoreRefused(str(error), agent_ids=[info.session_id]) from error
 
@@ -270,7 +270,7 @@ async def _next_stop(engine: Engine, live: list[SessionInfo]) -> None:
 
 
 async def _next_change(engine: Engine, session_id: str) -> None:
-    async with aclosing(engine.watch(session_id)) as news:
+    async with aclosing(engine.session(session_id).watch()) as news:
         if (await anext(news)).holder is not None:
             await anext(news, None)
 

@@ -184,5 +184,5 @@ async def _with_own_reason(engine: Engine, info: SessionInfo) -> SessionInfo:
         return info
     own: list[Pause] = []
     with suppress(UnknownSession):  # it was removed meanwhile
-        own = [each for each in await engine.pauses(info.session_id) if not each.standing]
+        own = [each for each in await engine.session(info.session_id).pauses() if not each.standing]
     return replace(info, pause=own[0]) if own else info

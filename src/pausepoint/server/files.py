@@ -23,14 +23,14 @@ PIECE = 256 * 2**10
 async def index(call: Call) -> Reply:
     """List the files of a session."""
     info = await call.access.info(call.session_id)
-    found = await call.engine.files(info.session_id).list()
+    found = await call.engine.session(info.session_id).files.list()
     return Reply({"session_id": info.session_id, "files": [documents.file(each) for each in found]})
 
 
 async def content(call: Call) -> Attachment:
     """Return the content of a file, or a part of it."""
     info = await call.access.info(call.session_id)
-    files = call.engine.files(info.session_id)
+    files = call.engine.session(info.session_id).files
     found = await files.get(call.params["file_id"])
     wanted = call.header("range")
     first, last = range_of(wanted, found.size_bytes)
@@ -73,7 +73,7 @@ async def upload(call: Call) -> Reply:
     """Add a file. The body is its content, as it is."""
     asked, info = call.query(bodies.Upload), await call.access.info(call.session_id)
     kind = asked.content_type or call.header("content-type") or None
-    found = await call.engine.files(info.session_id).add(call.chunks(), asked.filename, kind, by=call.by)
+    found = await call.engine.session(info.session_id).files.add(call.chunks(), asked.filename, kind, by=call.by)
     return Reply(documents.file(found), 200 if found.reused else 201)
 
 
@@ -89,11 +89,11 @@ async def artifacts(call: Call) -> Reply:
 async def artifact(call: Call) -> Attachment:
     """Return the content of an artifact, as it is in the folder or as it was published."""
     asked, info, path = call.query(bodies.Version), await call.access.info(call.session_id), call.params["path"]
-    known = {each.path for each in await call.engine.artifacts(info.session_id)}
+    known = {each.path for each in await call.engine.session(info.session_id).artifacts()}
     if path not in known:
         near = did_you_mean(path[:200], known)
         raise Problem(404, f"Session {info.session_id!r} has no artifact {path[:200]!r}{near}", "unknown-artifact")
-    data = await call.engine.artifact(info.session_id, path, version=asked.version)
+    data = await call.engine.session(info.session_id).artifact(path, version=asked.version)
 
     async def chunks() -> AsyncIterator[bytes]:
         yield data
@@ -106,7 +106,7 @@ async def adopt(call: Call) -> Reply:
     """Adopt edited artifacts."""
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
-    stale = await call.engine.adopt(info.session_id, asked.paths, by=call.by, reason=asked.reason)
+    stale = await call.engine.session(info.session_id).adopt(asked.paths, by=call.by, reason=asked.reason)
     return Reply(await _artifacts(call, info.session_id) | {"stale": [msgspec.structs.asdict(each) for each in stale]})
 
 
@@ -114,11 +114,11 @@ async def restore(call: Call) -> Reply:
     """Restore the recorded content of artifacts."""
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
-    changed = await call.engine.restore(info.session_id, asked.paths, by=call.by, reason=asked.reason)
+    changed = await call.engine.session(info.session_id).restore(asked.paths, by=call.by, reason=asked.reason)
     return Reply(await _artifacts(call, info.session_id) | {"changed": changed})
 
 
 async def _artifacts(call: Call, session_id: str) -> dict[str, object]:
-    found = await call.engine.artifacts(session_id)
+    found = await call.engine.session(session_id).artifacts()
     return {"session_id": session_id, "artifacts": [msgspec.structs.asdict(each) for each in found],
             "changed": [], "stale": []}  # fmt: skip

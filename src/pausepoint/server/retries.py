@@ -310,7 +310,7 @@ async def _run_resumed(call: Call) -> Reply:
 async def _is_paused_since(call: Call) -> bool:
     """Return whether the session was paused after the request began."""
     assert call.intent is not None
-    return any(each.created_at > call.intent.at for each in await call.engine.pauses(call.session_id))
+    return any(each.created_at > call.intent.at for each in await call.engine.session(call.session_id).pauses())
 
 
 async def _removed(call: Call) -> Reply:
@@ -318,13 +318,15 @@ async def _removed(call: Call) -> Reply:
     assert call.intent is not None
     found = await call.engine.tombstones(call.session_id)
     stones = [each for each in found if each.removed_at >= call.intent.at]  # the id may have been used before
-    stone = stones[0] if stones else await call.engine.remove(call.session_id, by=call.by, reason=call.body.reason)
+    stone = (
+        stones[0] if stones else await call.engine.session(call.session_id).remove(by=call.by, reason=call.body.reason)
+    )
     return Reply(documents.tombstone(stone))
 
 
 async def _redacted(call: Call) -> Reply:
     """Answer with the last redaction. Whether its content is erased from the disk is not known."""
-    found = await call.engine.last_event(call.session_id, "session.redacted")
+    found = await call.engine.session(call.session_id).last_event("session.redacted")
     if found is None:
         return await _answer_lost(call)
     ranges = found.data.get("records", ())
@@ -336,7 +338,7 @@ async def _redacted(call: Call) -> Reply:
 async def _uploaded(call: Call) -> Reply:
     """Answer with the file that was added. Its bytes have to come again, to compare them."""
     wanted = await _hash_of(call)
-    found = [each for each in await call.engine.files(call.session_id).list() if each.sha256 == wanted]
+    found = [each for each in await call.engine.session(call.session_id).files.list() if each.sha256 == wanted]
     if not found:
         raise _reused()
     return Reply(documents.file(found[-1]), 201)

@@ -82,7 +82,7 @@ ROUTES: tuple[Route, ...] = (
           answer="head", errors=(404, 409, 410, 412, 422), example={"value": "hello"}),
     Route(method="POST", path=f"{_ONE}/redact", role="admin", handler=verbs.redact, verb="redact", body=bodies.Redact,
           answer="redaction", errors=(404, 409, 410, 422), example={"field": "topic", "reason": "personal data"}),
-    Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export_session",
+    Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export",
           query=NoQuery, errors=(404, 410)),
     # files and artifacts
     Route(method="GET", path=f"{_ONE}/files", role="viewer", handler=files.index, verb="files", query=NoQuery,

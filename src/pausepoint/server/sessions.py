@@ -136,14 +136,14 @@ async def show(call: Call) -> Reply:
     if mark in call.header("if-none-match"):
         return Reply(None, 304, {"ETag": mark})
     engine, session_id = call.engine, info.session_id
-    origin = await engine.origin(session_id)
+    origin = await engine.session(session_id).origin()
     if origin is not None and not await _may_see(call, origin.session_id):
         origin = None
     document = documents.head(info) | {
-        "pauses": [engine_documents.pause(each) for each in await engine.pauses(session_id)],
+        "pauses": [engine_documents.pause(each) for each in await engine.session(session_id).pauses()],
         "questions": [documents.question(each) for each in await engine.questions(session_id)],
         "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
-        "description": (await engine.description_of(session_id)).to_json(),
+        "description": (await engine.session(session_id).description()).to_json(),
         "agent": await _agent(call, info) if info.guest or info.tags else None,
     }
     return Reply(document, 200, {"ETag": mark})
@@ -170,14 +170,14 @@ async def _may_see(call: Call, session_id: str) -> bool:
 async def checkpoints(call: Call) -> Reply:
     """List the checkpoints of a session, newest last."""
     asked, info = call.query(bodies.Checkpoints), await call.access.info(call.session_id)
-    found = await call.engine.checkpoints(info.session_id, before=asked.before, limit=asked.limit)
+    found = await call.engine.session(info.session_id).checkpoints(before=asked.before, limit=asked.limit)
     return Reply(engine_documents.checkpoints(info.session_id, found))
 
 
 async def spans(call: Call) -> Reply:
     """List the visits of a session with their operations, waits, retries and cost, oldest first."""
     asked, info = call.query(bodies.Spans), await call.access.info(call.session_id)
-    found = await call.engine.spans(info.session_id, before=asked.before, limit=asked.limit)
+    found = await call.engine.session(info.session_id).spans(before=asked.before, limit=asked.limit)
     return Reply(documents.spans(info.session_id, found))
 
 
@@ -200,7 +200,7 @@ async def events(call: Call) -> Reply:
 async def state(call: Call) -> Reply:
     """Return the state of a session, now or at a checkpoint."""
     asked, info = call.query(bodies.At), await call.access.info(call.session_id)
-    found = await call.engine.stored(info.session_id, checkpoint_of(asked.at))
+    found = await call.engine.session(info.session_id).stored(checkpoint_of(asked.at))
     base = f"{call.desk.base(call.scope)}/sessions/{info.session_id}"
     return Reply(documents.state(info.session_id, found.seq, found.values, base, asked.at))
 
@@ -208,7 +208,7 @@ async def state(call: Call) -> Reply:
 async def field(call: Call) -> Reply:
     """Return one field of the state."""
     asked, info, name = call.query(bodies.At), await call.access.info(call.session_id), call.params["field"]
-    found = await call.engine.stored(info.session_id, checkpoint_of(asked.at))
+    found = await call.engine.session(info.session_id).stored(checkpoint_of(asked.at))
     if name not in found.values:
         raise Problem(404, f"The state has no field {name!r}{did_you_mean(name, found.values)}", "unknown-field")
     return Reply({"session_id": info.session_id, "seq": found.seq, "field": name, "value": found.values[name]})
@@ -217,7 +217,7 @@ async def field(call: Call) -> Reply:
 async def diff(call: Call) -> Reply:
     """Compare the state at two checkpoints."""
     asked, info = call.query(bodies.Compared), await call.access.info(call.session_id)
-    found = await call.engine.diff(info.session_id, checkpoint_of(asked.a), checkpoint_of(asked.b))
+    found = await call.engine.session(info.session_id).diff(checkpoint_of(asked.a), checkpoint_of(asked.b))
     return Reply(found.to_json())
 
 
@@ -230,7 +230,7 @@ def checkpoint_of(text: str | None) -> int | str | None:
 async def children(call: Call) -> Reply:
     """List the children of a session."""
     info = await call.access.info(call.session_id)
-    return Reply(documents.heads(await call.engine.children(info.session_id)))
+    return Reply(documents.heads(await call.engine.session(info.session_id).children()))
 
 
 async def tree(call: Call) -> Reply:

@@ -45,7 +45,7 @@ class Talk:
 
     async def _read(self) -> None:
         with suppress(PausepointError, OSError):  # the hub itself reports a store that cannot be read
-            async for item in self._engine.stream(self._session_id, self._last, until="ended"):
+            async for item in self._engine.session(self._session_id).stream(self._last, until="ended"):
                 self._last = item.n
                 if not self._news:
                     asyncio.get_running_loop().call_soon(self._pass_on)

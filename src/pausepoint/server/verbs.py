@@ -97,7 +97,9 @@ async def edit(call: Call) -> Reply:
     _check_fields(asked.fields)
 
     async def apply(info: SessionInfo) -> None:
-        await call.engine.edit(info.session_id, asked.fields, by=call.by, reason=asked.reason, based_on=info.seq)
+        await call.engine.session(info.session_id).edit(
+            asked.fields, by=call.by, reason=asked.reason, based_on=info.seq
+        )
 
     return await _conditional(call, apply)
 
@@ -120,8 +122,8 @@ async def rewind(call: Call) -> Reply:
     asked: bodies.Rewind = call.body
 
     async def apply(info: SessionInfo) -> None:
-        await call.engine.rewind(
-            info.session_id, asked.to, asked.changes, reuse=asked.reuse, by=call.by, reason=asked.reason,
+        await call.engine.session(info.session_id).rewind(
+            asked.to, asked.changes, reuse=asked.reuse, by=call.by, reason=asked.reason,
             based_on=info.seq,
         )  # fmt: skip
 
@@ -161,8 +163,8 @@ async def fork(call: Call) -> Reply:
     asked: bodies.Fork = call.body
     info = await call.access.info(call.session_id)
     paused = asked.paused or not call.desk.drives
-    forked = await call.engine.fork(
-        info.session_id, asked.at, asked.changes, session_id=asked.session_id or call.new_id, reuse=asked.reuse,
+    forked = await call.engine.session(info.session_id).fork(
+        asked.at, asked.changes, session_id=asked.session_id or call.new_id, reuse=asked.reuse,
         owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
     )  # fmt: skip
     if paused and not asked.paused:  # another engine drives it
@@ -174,7 +176,7 @@ async def fork(call: Call) -> Reply:
 async def plan(call: Call) -> Reply:
     """Return what a resume would do. Changes nothing."""
     asked, info = call.query(bodies.Rerun), await call.access.info(call.session_id)
-    return Reply((await call.engine.plan(info.session_id, rerun=asked.rerun)).to_json())
+    return Reply((await call.engine.session(info.session_id).plan(rerun=asked.rerun)).to_json())
 
 
 async def plan_verb(call: Call) -> Reply:
@@ -186,21 +188,23 @@ async def plan_verb(call: Call) -> Reply:
 
 async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
     if asked.verb == "resume":
-        return await call.engine.plan(session_id, rerun=asked.rerun, wake=asked.wake)
+        return await call.engine.session(session_id).plan(rerun=asked.rerun, wake=asked.wake)
     if asked.verb == "fork":
-        return await call.engine.plan_fork(session_id, asked.at, asked.changes, reuse=asked.reuse)
+        return await call.engine.session(session_id).plan_fork(asked.at, asked.changes, reuse=asked.reuse)
     if asked.verb == "edit":
         _check_fields(asked.fields)
-        return await call.engine.plan_edit(session_id, asked.fields)
+        return await call.engine.session(session_id).plan_edit(asked.fields)
     if asked.to is None:
         raise Problem(400, "The plan of a rewind needs 'to', the visit to rewind to. Send it.")
-    return await call.engine.plan_rewind(session_id, asked.to, asked.changes, reuse=asked.reuse, rerun=asked.rerun)
+    return await call.engine.session(session_id).plan_rewind(
+        asked.to, asked.changes, reuse=asked.reuse, rerun=asked.rerun
+    )
 
 
 async def why(call: Call) -> Reply:
     """Explain why a resume would run a step, or would not."""
     info, step = await call.access.info(call.session_id), call.params["step"]
-    found = await call.engine.plan(info.session_id)
+    found = await call.engine.session(info.session_id).plan()
     known = [each.step for each in found]
     if step not in known:
         raise _unknown_step(404, info.workflow, step, known)
@@ -208,14 +212,14 @@ async def why(call: Call) -> Reply:
 
 
 async def _last_visit(call: Call, session_id: str, step: str) -> Checkpoint | None:
-    found = await call.engine.checkpoints(session_id, limit=None)
+    found = await call.engine.session(session_id).checkpoints(limit=None)
     return next((each for each in reversed(found) if each.step == step and not each.left_behind), None)
 
 
 async def remove(call: Call) -> Reply:
     """Delete a session and its children permanently."""
     info = await call.access.info(call.session_id)
-    stone = await call.engine.remove(info.session_id, by=call.by, reason=call.body.reason)
+    stone = await call.engine.session(info.session_id).remove(by=call.by, reason=call.body.reason)
     return Reply(documents.tombstone(stone))
 
 
@@ -224,8 +228,8 @@ async def redact(call: Call) -> Reply:
     asked: bodies.Redact = call.body
     info = await call.access.info(call.session_id)
     _check_one_thing(asked)
-    found = await call.engine.redact(
-        info.session_id, field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
+    found = await call.engine.session(info.session_id).redact(
+        field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
         drawer=asked.drawer, by=call.by, reason=asked.reason,
     )  # fmt: skip
     return Reply(engine_documents.redaction(info.session_id, found))
@@ -242,7 +246,7 @@ def _check_one_thing(asked: bodies.Redact) -> None:
 async def export(call: Call) -> Attachment:
     """Return a session and its children as a bundle, which `import` reads."""
     info = await call.access.info(call.session_id)
-    bundle = await call.engine.export_session(info.session_id)
+    bundle = await call.engine.session(info.session_id).export()
     data = await asyncio.to_thread(bundle.to_bytes)  # it reads the files
 
     async def chunks() -> Any:

@@ -66,7 +66,7 @@ def detail_of(error: BaseException) -> str:
     >>> from pausepoint.errors import SessionEnded, UnknownSession
     >>> detail_of(UnknownSession("This store has no session 'x'. See engine.sessions().", session_id="x"))
     "There is no session 'x'. List the sessions with GET /sessions."
-    >>> detail_of(SessionEnded("Session 'x' has ended. Call engine.fork('x').", session_id="x"))
+    >>> detail_of(SessionEnded("Session 'x' has ended. Call engine.session('x').fork().", session_id="x"))
     "Session 'x' has ended. Rewind or fork the session, or start a new one."
     """
     if (line := WORDING.line(error)) is not None:

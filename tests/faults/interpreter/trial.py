@@ -359,7 +359,7 @@ class Conductor:
             case "change":
                 for row in kept:
                     with suppress(AlreadyRunning):
-                        await self.verb(other, lambda engine: engine.emit(row.session_id, "noted"))  # noqa: B023  # called at once
+                        await self.verb(other, lambda engine: engine.session(row.session_id).emit("noted"))  # noqa: B023  # called at once
                     self.report.counts["holds taken over"] += 1
             case "abort" | "pause again":
                 mode: Any = "abort" if fault.then == "abort" else "finish"

@@ -172,7 +172,7 @@ class Author:
     async def export(self, session_id: str) -> None:
         path = self.places.exports / f"{session_id}.jsonl"
         note("exporting", path.name)
-        bundle = await self.engine.export_session(session_id, path)
+        bundle = await self.engine.session(session_id).export(path)
         note("exported", path.name, digest=sha256(bundle.to_bytes()).hexdigest())
 
     async def fork(self, session: Session[Any], session_id: str) -> Session[Any]:
@@ -182,7 +182,7 @@ class Author:
 
     async def import_(self, exported: str, session_id: str) -> Session[Any]:
         await self.engine.import_session(self.places.exports / f"{exported}.jsonl", session_id=session_id)
-        row, session = await self.engine.store.get(session_id), await self.engine.session(session_id)
+        row, session = await self.engine.store.get(session_id), self.engine.session(session_id)
         assert row is not None
         note("record", session_id, row.seq, row.digest.hex())
         await self._note_files(session)
@@ -204,7 +204,7 @@ class Author:
 
     async def remove(self, session_id: str) -> None:
         note("removing", session_id)
-        await self.engine.remove(session_id, by="ann")
+        await self.engine.session(session_id).remove(by="ann")
         note("removed", session_id)
 
 

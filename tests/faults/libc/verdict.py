@@ -134,7 +134,7 @@ class Judge:
             if session_id in self.about("removing") or fact.about in self.about("redacting"):
                 continue
             try:
-                with await (await engine.session(session_id)).files.open(file_id) as file:
+                with await engine.session(session_id).files.open(file_id) as file:
                     content = file.read()
             except PausepointError as error:
                 self.wrong.append(f"{type(error).__name__}: {error}")
@@ -157,7 +157,7 @@ class Judge:
     async def check_artifacts(self, engine: Engine, session_id: str) -> None:
         if session_id != "paper":
             return
-        session = await engine.session(session_id)
+        session = engine.session(session_id)
         found = {each.path: each.state for each in await session.artifacts()}
         if found != dict.fromkeys(ARTIFACTS, "valid"):
             self.wrong.append(f"artifacts of {session_id}: {found}")

@@ -124,9 +124,9 @@ def _replace(engine: BlockingEngine, stored: WorkflowState, wanted: WorkflowStat
         )
     given = {name: getattr(wanted, name) for name in AuraState.model_fields}
     if ahead < 0:
-        engine.rewind(stored.session_id, _step(wanted.current_step), given, by=SAVED_BY)
+        engine.session(stored.session_id).rewind(_step(wanted.current_step), given, by=SAVED_BY)
     elif changed := {name: value for name, value in given.items() if value != getattr(stored, name)}:
-        engine.edit(stored.session_id, changed, by=SAVED_BY)
+        engine.session(stored.session_id).edit(changed, by=SAVED_BY)
 
 
 def _check_student(stored: WorkflowState, student_id: str) -> None:

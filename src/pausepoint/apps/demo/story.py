@@ -130,7 +130,7 @@ class Story:
         """Wait until the worker has stored its session."""
         while not any(info.session_id == self.session_id for info in await self.engine.sessions(workflow=report.name)):
             await self._wait_for(worker)
-        return await self.engine.session(self.session_id)
+        return self.engine.session(self.session_id)
 
     async def _resumed(self, session: Session[Report], worker: Process) -> None:
         """Wait until the worker has picked up the session."""

@@ -21,7 +21,7 @@ class Pauses:
         info = await self.engine.info(self.run)
         if info.status not in (Status.PAUSING, Status.PAUSED):
             return False
-        return any(pause.freeze for pause in await self.engine.pauses(self.run)) and not await self._ends()
+        return any(pause.freeze for pause in await self.engine.session(self.run).pauses()) and not await self._ends()
 
     async def _keeps(self, is_frozen: bool) -> bool:
         """Return whether a command is kept whose operation is cancelled: by a pause, or because the run has to wait."""
@@ -32,13 +32,13 @@ class Pauses:
     async def _ends(self) -> bool:
         """Return whether commands must end: with this process, with a cancelled run, or by a pause."""
         info = await self.engine.info(self.run)
-        aborts = any(pause.mode == "abort" for pause in await self.engine.pauses(self.run))
+        aborts = any(pause.mode == "abort" for pause in await self.engine.session(self.run).pauses())
         return bool(self.engine.ending) or aborts or info.cancel_requested or info.status is Status.CANCELLED
 
     async def follow(self) -> None:
         """Heed the pauses of the run, from any process, until the run or the engine has ended."""
         try:
-            async for info in self.engine.watch(self.run):
+            async for info in self.engine.session(self.run).watch():
                 if not (info.pause_requested or info.cancel_requested or self.commands.freezing.is_set()):
                     continue
                 (self.commands.freezing.set if await self.freezes() else self.commands.freezing.clear)()

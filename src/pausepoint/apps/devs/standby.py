@@ -173,7 +173,7 @@ def _is_locked(plan: Plan) -> bool:
 async def picked_up(engine: Engine, stayer: Stayer, name: str) -> SessionInfo | None:
     """Return the run once the process that stayed has reacted to a resume; None if it has ended or does not react."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(PICKED_UP_WITHIN), aclosing(engine.watch(name)) as news:
+        async with asyncio.timeout(PICKED_UP_WITHIN), aclosing(engine.session(name).watch()) as news:
             async for info in news:
                 if info.holder is not None or info.status not in (Status.READY, Status.CREATED):
                     return info

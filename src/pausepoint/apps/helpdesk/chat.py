@@ -115,7 +115,7 @@ class Talk:
                 f"--session-id: {self.session_id!r} is not a chat but a session of workflow {info.workflow}. Name a"
                 " chat, or a new id."
             )
-        session: Session[Chat] = await engine.session(self.session_id)
+        session: Session[Chat] = engine.session(self.session_id)
         if not self.cursor:
             self.former = await _unseen(engine, self.session_id)
             await self._replies(session)

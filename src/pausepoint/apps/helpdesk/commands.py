@@ -78,7 +78,7 @@ def operator(
         if hand_back:
             await conversation.hand_back(engine, chat, by=name)
         if any(acts.values()):
-            await (await engine.session(chat)).outcome()  # the chat has read it
+            await engine.session(chat).outcome()  # the chat has read it
             await attend(engine, chat)
         return await _shown(engine, start, chat)
 

@@ -66,7 +66,7 @@ async def send(
 
 async def come_back(engine: Engine, chat: str) -> None:
     """Tell the chat that the customer is back. Questions that have expired meanwhile are asked again."""
-    session: Session[Chat] = await engine.session(chat)
+    session: Session[Chat] = engine.session(chat)
     outcome = await session.outcome()  # what has expired is known then
     if outcome.status is Status.WAITING and (await session.state()).lapsed:
         await notify(engine, chat, Notice(kind="returned"))
@@ -74,7 +74,7 @@ async def come_back(engine: Engine, chat: str) -> None:
 
 async def read(engine: Engine, chat: str) -> Transcript:
     """Return the transcript of a chat, with the messages of a request that is still open."""
-    session: Session[Chat] = await engine.session(chat)
+    session: Session[Chat] = engine.session(chat)
     info, state = await session.info(), await session.state()
     questions = list(await session.questions())
     said = [*state.messages, *await _unfinished(engine, questions)]
@@ -101,14 +101,14 @@ async def take_over(engine: Engine, chat: str, *, by: str) -> None:
     """Make the bot silent. An open request of the customer ends and is passed on to the operator."""
     await notify(engine, chat, Notice(kind="take_over", by=by))
     # A question that the bot asked just before the notice arrived is still open. The second notice withdraws it.
-    session: Session[Chat] = await engine.session(chat)
+    session: Session[Chat] = engine.session(chat)
     while (await session.outcome()).questions:
         await notify(engine, chat, Notice(kind="take_over", by=by))
 
 
 async def say(engine: Engine, chat: str, text: str, *, by: str) -> None:
     """Send an operator's message. It takes the chat over if the bot was not silent."""
-    session: Session[Chat] = await engine.session(chat)
+    session: Session[Chat] = engine.session(chat)
     if (await session.state()).operator is None:
         await take_over(engine, chat, by=by)
     await notify(engine, chat, Notice(kind="say", by=by, text=text))

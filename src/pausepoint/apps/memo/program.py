@@ -261,7 +261,7 @@ class Drive:
     async def answer(self, question: Question, value: str) -> Stand:
         """Answer a question and resume the session."""
         async with self._engine() as engine:
-            session: Session[MemoState] = await engine.session(question.session_id)
+            session: Session[MemoState] = engine.session(question.session_id)
             cursor = await now(session)
             await engine.answer(question.id, value, by=self.by, channel="cli")
             return Stand(self.folder, await Following(engine).to_its_end(session, cursor))

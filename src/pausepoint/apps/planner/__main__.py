@@ -575,7 +575,7 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
     planning = sessions.plan_of(engine, session_id, version)
     state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
     folder.mkdir(parents=True, exist_ok=True)
-    outputs = engine.files(session_id).outputs
+    outputs = engine.session(session_id).files.outputs
     written = output.write(folder.absolute(), Shown.of(state, planning), session_id, made, outputs)
     return "\n".join(map(str, written.model_dump().values())), written
 
@@ -586,8 +586,8 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
 def end(engine: BlockingEngine, session: str, reason: str) -> Any:
     """End a session: delete its files and plans, then the session."""
     session_id = _id(engine, session)
-    outputs = engine.files(session_id).outputs
-    engine.remove(session_id, by="the user", reason=reason)
+    outputs = engine.session(session_id).files.outputs
+    engine.session(session_id).remove(by="the user", reason=reason)
     output.remove(outputs)
     last = [event.summary for event in engine.events(session_id)][-1]
     return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}

@@ -187,7 +187,7 @@ def _stored(
     found: dict[str, Added] = {}
     for upload in uploads:
         content, kind = materials.content_of(upload.path)
-        file = engine.files(session_id).add(
+        file = engine.session(session_id).files.add(
             content, upload.filename, kind, course_ids=upload.course_ids, is_shared=upload.is_shared
         )
         known = found[file.file_id].entry if file.file_id in found else state.file_registry.get(file.file_id)
@@ -424,13 +424,13 @@ def _change(
             raise BadInput(f"session {session_id}: {wrong}.")
     how: dict[str, Any] = {"reason": why, "based_on": info.seq}
     if (position, info.held_by_guard) <= (ORDER.index(at), False):
-        engine.edit(session_id, changes, **how)
+        engine.session(session_id).edit(changes, **how)
         return
     kept: dict[str, Any] = {
         "user_inputs": state.user_inputs, "file_registry": state.file_registry,
         "planning_state": state.planning_state,  # its version and the sequence numbers of its rows must keep rising
     }  # fmt: skip
-    engine.rewind(session_id, at, kept | changes, reuse=True, **how)
+    engine.session(session_id).rewind(at, kept | changes, reuse=True, **how)
 
 
 def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
@@ -454,7 +454,7 @@ def retry(engine: BlockingEngine, session_id: str) -> list[str]:
     kept: dict[str, Any] = {"user_inputs": state.user_inputs, "file_registry": state.file_registry}
     if state.planning_state.plan_version:
         kept["planning_state"] = state.planning_state
-    engine.rewind(session_id, "ingest", kept, reuse=not unanswered, reason="the missing parts are read again")
+    engine.session(session_id).rewind("ingest", kept, reuse=not unanswered, reason="the missing parts are read again")
     return lacking
 
 
@@ -469,7 +469,9 @@ def mark_partial(engine: BlockingEngine, session_id: str, file: str, warning: st
     if not warning.strip():
         raise BadInput(f"file {file_id}: A warning is required. Say what is missing.")
     marked = found.model_copy(update={"status": "partial", "warning": " ".join(warning.split())})
-    engine.edit(session_id, {"ingestion_state.files": state.ingestion_state.files | {file_id: marked}}, reason=warning)
+    engine.session(session_id).edit(
+        {"ingestion_state.files": state.ingestion_state.files | {file_id: marked}}, reason=warning
+    )
     return file_id
 
 
@@ -511,7 +513,7 @@ def _being_read(engine: BlockingEngine, session_id: str, state: PlannerState) ->
     found: dict[str, FileProgress] = {}
     for file_id in state.file_registry:
         if file_id not in state.ingestion_state.files:
-            progress = engine.files(session_id).progress(file_id)
+            progress = engine.session(session_id).files.progress(file_id)
             chunking = Chunking.model_validate(progress.chunking)
             found[file_id] = FileProgress(**progress.model_dump(exclude={"chunking"}), chunking=chunking)
     return found
@@ -533,7 +535,7 @@ def _events(engine: BlockingEngine, session_id: str) -> list[EventEntry]:
 def plans(engine: BlockingEngine, session_id: str) -> dict[int, PlanningState]:
     """Return all versions of the plan with their reviews, including replaced ones."""
     found: dict[int, PlanningState] = {}
-    for checkpoint in engine.checkpoints(session_id, limit=None):
+    for checkpoint in engine.session(session_id).checkpoints(limit=None):
         if checkpoint.step in ("plan", "review") and not checkpoint.redacted:
             planning = state_of(engine, session_id, checkpoint.seq).planning_state
             known = found.get(planning.plan_version)

@@ -230,6 +230,6 @@ def _run(cli: Cli, reply: Reply, workflow: Workflow[Any]) -> int:
     async def begin(engine: Engine) -> Session[Any]:
         await catch_up(engine, reply.question.session_id, driven.view)
         await reply.give(engine)
-        return await engine.session(reply.question.session_id)
+        return engine.session(reply.question.session_id)
 
     return driven.drive(begin)

@@ -53,12 +53,12 @@ async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], r
         changed: list[str] = []
         stale: list[Stale] = []
         if action == "adopt":
-            before = {each.path for each in await engine.artifacts(info.session_id) if each.state == "edited"}
-            stale = await engine.adopt(info.session_id, paths, by=by, reason=reason)
+            before = {each.path for each in await engine.session(info.session_id).artifacts() if each.state == "edited"}
+            stale = await engine.session(info.session_id).adopt(paths, by=by, reason=reason)
             changed = sorted(before & set(paths) if paths else before)
         elif action == "restore":
-            changed = await engine.restore(info.session_id, paths, by=by, reason=reason)
-        found = await engine.artifacts(info.session_id)
+            changed = await engine.session(info.session_id).restore(paths, by=by, reason=reason)
+        found = await engine.session(info.session_id).artifacts()
     if cli.out.as_json:
         cli.out.document(_document(info, found, changed, stale))
     else:

@@ -40,7 +40,7 @@ async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | Non
 
     async with cli.engine() as engine:
         info = await find_session(engine, text)
-        found = await engine.checkpoints(info.session_id, before=before, limit=limit)
+        found = await engine.session(info.session_id).checkpoints(before=before, limit=limit)
     if cli.out.as_json:
         cli.out.document(documents.checkpoints(info.session_id, found))
     elif cli.out.as_lines:
@@ -99,11 +99,11 @@ async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> 
             )
         other = await _other(engine, first, str(given[-1])) if at is None or len(given) == 2 else None
         if other is None:
-            found = await engine.diff(first.session_id, *given)
+            found = await engine.session(first.session_id).diff(*given)
             title = f"{found.session_id}  {given[0]} → {given[1] if len(given) == 2 else 'now'}"
         else:
             (second, b), a = other, given[0] if len(given) == 2 else None
-            found = await engine.diff(first.session_id, a, b, other=second.session_id)
+            found = await engine.session(first.session_id).diff(a, b, other=second.session_id)
             title = f"{first.session_id}@{a or 'now'} → {second.session_id}@{b or 'now'}"
     if cli.out.as_json:
         cli.out.document(found.to_json())
@@ -115,7 +115,7 @@ async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> 
 async def _other(engine: Engine, first: SessionInfo, text: str) -> tuple[SessionInfo, int | str | None] | None:
     """Return another session, unless the text names a checkpoint of the first one."""
     try:
-        await engine.diff(first.session_id, checkpoint_of(text), checkpoint_of(text))
+        await engine.session(first.session_id).diff(checkpoint_of(text), checkpoint_of(text))
         return None
     except UnknownCheckpoint as error:
         try:

@@ -180,7 +180,7 @@ async def _read(
         try:
             before = _as_json(cli, await engine.state(info.session_id))
         except StateRefused:  # the model has changed, and this edit may be the way out
-            before = (await engine.stored(info.session_id)).values
+            before = (await engine.session(info.session_id).stored()).values
     return info, workflow, before, plain
 
 
@@ -216,7 +216,7 @@ async def _apply(cli: Cli, info: SessionInfo, plain: dict[str, Any], how: dict[s
 
     async with cli.engine(code=True, quiet=True) as engine:
         values = typed(engine.workflows[info.workflow], plain)
-        await engine.edit(info.session_id, values, based_on=info.seq, **how)
+        await engine.session(info.session_id).edit(values, based_on=info.seq, **how)
 
 
 async def _plan_edit(cli: Cli, info: SessionInfo, plain: dict[str, Any]) -> int:
@@ -224,7 +224,7 @@ async def _plan_edit(cli: Cli, info: SessionInfo, plain: dict[str, Any]) -> int:
 
     async with cli.engine(code=True, quiet=True) as engine:
         values = typed(engine.workflows[info.workflow], plain)
-        plan = await engine.plan_edit(info.session_id, values)
+        plan = await engine.session(info.session_id).plan_edit(values)
     print_dry_run(cli, plan, {}, f"Plan of an edit of {info.session_id}: {', '.join(plain)}.")
     return DONE
 
@@ -362,8 +362,8 @@ class RewindRequest(NamedTuple):
 async def _plan_rewind(cli: Cli, session: str, back: RewindRequest) -> int:
     async with cli.engine(code=True, quiet=True) as engine:
         info, workflow = await find(cli, engine, session)
-        plan = await engine.plan_rewind(info.session_id, back.to, back.changes(workflow), reuse=back.reuse)
-        undone = rolled_back(await engine.plan(info.session_id), plan)
+        plan = await engine.session(info.session_id).plan_rewind(back.to, back.changes(workflow), reuse=back.reuse)
+        undone = rolled_back(await engine.session(info.session_id).plan(), plan)
     title = f"Plan of a rewind of {info.session_id} to before {back.to}:"
     print_dry_run(cli, plan, {"left_behind": undone}, title, _visits("Would roll back", undone))
     if info.holder is not None:
@@ -380,11 +380,18 @@ async def _rewind(
         follow_up.check(workflow)
         changes = back.changes(workflow)
         # Check the place and the values before a running session is paused.
-        await engine.plan_rewind(info.session_id, back.to, changes, reuse=back.reuse)
+        await engine.session(info.session_id).plan_rewind(back.to, changes, reuse=back.reuse)
         info = await ensure_parked(cli, engine, info, "rewound", force, follow_up.by)
-        before = await engine.plan(info.session_id)
-        await engine.rewind(info.session_id, back.to, changes, reuse=back.reuse, reason=back.reason, by=follow_up.by)
-        return info.session_id, workflow, rolled_back(before, await engine.plan(info.session_id)), list(changes)
+        before = await engine.session(info.session_id).plan()
+        await engine.session(info.session_id).rewind(
+            back.to, changes, reuse=back.reuse, reason=back.reason, by=follow_up.by
+        )
+        return (
+            info.session_id,
+            workflow,
+            rolled_back(before, await engine.session(info.session_id).plan()),
+            list(changes),
+        )
 
 
 def rolled_back(before: Plan, after: Plan) -> list[str]:
@@ -472,13 +479,13 @@ async def _fork(
         follow_up.check(workflow)
         changes = typed(workflow, assigned(workflow, given))
         if dry_run:
-            plan = await engine.plan_fork(info.session_id, at_step, changes, reuse=reuse)
+            plan = await engine.session(info.session_id).plan_fork(at_step, changes, reuse=reuse)
             print_dry_run(cli, plan, {}, f"Plan of a fork of {info.session_id} ({_starting_point(at_step)}):")
             return None
         await _check_new(engine, options["session_id"])
         if force:
             await ensure_parked(cli, engine, info, "forked", force, follow_up.by)
-        new = await engine.fork(info.session_id, at_step, changes, reuse=reuse, paused=True, **options)
+        new = await engine.session(info.session_id).fork(at_step, changes, reuse=reuse, paused=True, **options)
         return info.session_id, new.id, workflow
 
 

@@ -160,7 +160,9 @@ async def _report_rest(cli: Cli, engine: Engine, listed: int, wait: bool) -> Non
 async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:
     """Return when the running sessions were first asked to pause, perhaps by an earlier request; None if none runs."""
     driven = [info.session_id for info in found if info.holder is not None]
-    return min([pause.created_at for session_id in driven for pause in await engine.pauses(session_id)], default=None)
+    return min(
+        [pause.created_at for session_id in driven for pause in await engine.session(session_id).pauses()], default=None
+    )
 
 
 def _note_standing(cli: Cli, everything: bool) -> bool:
@@ -459,7 +461,7 @@ def _send_and_run(cli: Cli, session: str, sent: _Sent, target: str, pairs: tuple
             if pairs:
                 cli.out.note(f"Session {session} already exists, so --field is ignored.")
             await catch_up(engine, session, driven.view)
-            handle = await engine.session(session)
+            handle = engine.session(session)
         else:
             handle = await driven.start(engine, _input(code, pairs), {"session_id": session, "by": sent.by})
         await sent.to(engine, session)

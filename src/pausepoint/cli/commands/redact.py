@@ -64,7 +64,7 @@ async def _redact(cli: Cli, session: str, value: str | None, given: dict[str, An
         if value is not None:
             given["value"] = _typed(engine.workflows[info.workflow], given["field"], value)
         try:
-            return str(info.session_id), await engine.redact(info.session_id, **given)
+            return str(info.session_id), await engine.session(info.session_id).redact(**given)
         except PausepointError:
             raise
         except ValueError as error:  # such as an invalid cursor

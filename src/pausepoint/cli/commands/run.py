@@ -360,9 +360,9 @@ async def _chosen(
         if dry_run or until is not None or publishes:
             id, again = info.session_id, how["rerun"]
             if start is None:
-                plan = await engine.plan(id, rerun=again, wake=how["wake"])
+                plan = await engine.session(id).plan(rerun=again, wake=how["wake"])
             else:
-                plan = await engine.plan_rewind(id, start, rerun=again)
+                plan = await engine.session(id).plan_rewind(start, rerun=again)
             if until is not None:
                 _check_until(plan, until)
             if dry_run:
@@ -410,7 +410,7 @@ async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, **known: Any) 
         cli.out.note(f"No open process has its workflow {info.workflow!r}. Start one, or run the session here.")
         cli.out.note(cli.resume_line(now))
     is_paused = now.status.value == "paused"  # the process that picked it up has tested the reason again
-    for pause in await engine.pauses(name) if is_paused else ():
+    for pause in await engine.session(name).pauses() if is_paused else ():
         cli.out.note(f"{pause.kind}: {pause.reason}")
     if is_paused:
         cli.out.note(cli.resume_line(now))

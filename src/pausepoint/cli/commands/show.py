@@ -60,7 +60,7 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bo
         info, at = await session_and_checkpoint(engine, text)
         stored, wrong = None, ""
         try:
-            stored = await engine.stored(info.session_id, at)
+            stored = await engine.session(info.session_id).stored(at)
         except (DamagedRecord, Redacted) as error:
             if field is not None:
                 raise
@@ -71,7 +71,7 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bo
         reached = await _reached(engine, info, stored) if at is not None else None
         artifacts, trouble = await _artifacts(engine, info) if at is None else ([], "")
         if cli.out.as_json:
-            pauses = await engine.pauses(info.session_id)
+            pauses = await engine.session(info.session_id).pauses()
             asked = await open_questions(engine, info)
             questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
             cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong, artifacts))
@@ -89,7 +89,7 @@ async def _artifacts(engine: Engine, info: SessionInfo) -> tuple[list[ArtifactSt
     if info.holder is not None:
         return [], ""  # while it runs, its folder keeps changing
     try:
-        return await engine.artifacts(info.session_id), ""
+        return await engine.session(info.session_id).artifacts(), ""
     except FolderRefused as error:
         return [], error_message(error)
     except (DamagedRecord, Redacted):
@@ -100,7 +100,7 @@ async def _reached(engine: Engine, info: SessionInfo, stored: StoredState | None
     """Return the last checkpoint up to the stored record."""
     if stored is None:
         return None
-    found = await engine.checkpoints(info.session_id, before=stored.seq + 1, limit=1)
+    found = await engine.session(info.session_id).checkpoints(before=stored.seq + 1, limit=1)
     return found[0] if found else None
 
 
@@ -161,7 +161,7 @@ async def _facts(cli: Cli, engine: Engine, info: SessionInfo) -> dict[str, objec
     budget = f" of {money(info.budget_usd)}" if info.budget_usd is not None else ""
     tokens = f", {counted(info.spent_tokens, 'token')}" if info.spent_tokens and info.budget_tokens is None else ""
     tokens += "".join(f", {each}" for each in limited(info))
-    called = await engine.children(info.session_id)
+    called = await engine.session(info.session_id).children()
     open_children = [f"{each.session_id} ({each.status.value})" for each in called[:5]]
     more = [f"… and {len(called) - 5:,} more"] if len(called) > 5 else []
     return {
@@ -190,7 +190,7 @@ async def _retries(engine: Engine, info: SessionInfo) -> list[str]:
     if info.status.value in ("completed", "cancelled", "failed"):
         return []
     try:
-        found = await engine.retries(info.session_id)
+        found = await engine.session(info.session_id).retries()
     except (DamagedRecord, Redacted):
         return []  # the damage is reported with the state
     return [one_line(str(each)) for each in found]
@@ -198,7 +198,7 @@ async def _retries(engine: Engine, info: SessionInfo) -> list[str]:
 
 async def _origin(engine: Engine, info: SessionInfo) -> str:
     try:
-        origin = await engine.origin(info.session_id)
+        origin = await engine.session(info.session_id).origin()
     except (DamagedRecord, Redacted):
         return ""  # the damage is reported with the state
     return f"{origin.session_id} at {origin.at_step}" if origin is not None else ""
@@ -253,7 +253,7 @@ async def _plan(cli: Cli, text: str | None) -> int:
 async def _planned(cli: Cli, engine: Engine, text: str) -> tuple[SessionInfo, Plan]:
     info = await find_session(engine, text)
     cli.check_code(engine, info)
-    return info, await engine.plan(info.session_id)
+    return info, await engine.session(info.session_id).plan()
 
 
 @click.command()
@@ -307,7 +307,7 @@ async def _why_step(cli: Cli, text: str, step: str) -> int:
 
 
 async def _last_visit(engine: Engine, info: SessionInfo, step: str) -> Checkpoint | None:
-    found = await engine.checkpoints(info.session_id, limit=None)
+    found = await engine.session(info.session_id).checkpoints(limit=None)
     return next((each for each in reversed(found) if each.step == step and not each.left_behind), None)
 
 

@@ -40,13 +40,13 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
     async with cli.engine() as engine:
         info = await find_session(engine, session)
         if str(file) == "-":
-            click.echo((await engine.export_session(info.session_id)).to_bytes(), nl=False)
+            click.echo((await engine.session(info.session_id).export()).to_bytes(), nl=False)
             return
         path = file or Path(f"{info.session_id}{SUFFIX}")
         if path.exists() and not force:
             raise Refused(f"The file {path} already exists. Name another file, or overwrite it with --force.", CONFLICT)
         try:
-            found = await engine.export_session(info.session_id, path)
+            found = await engine.session(info.session_id).export(path)
         except OSError as error:
             raise Refused(
                 f"The file {path} cannot be written: {error.strerror}. Name another file, or fix its folder.", USAGE

@@ -203,7 +203,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
 
     async with cli.engine() as engine:
         info = await find_session(engine, text)
-        view = View(info.workflow, list(await engine.outline(info.session_id)), info=info)
+        view = View(info.workflow, list(await engine.session(info.session_id).outline()), info=info)
         view.session_id, view.streamed = info.session_id, 0 if history else None
         show = display_for(cli.out)
         async for event in engine.events(info.session_id):
@@ -256,7 +256,7 @@ async def _is_progressing(engine: Engine, info: SessionInfo) -> bool | None:
         case "waiting":
             if info.wakes_at is not None and "answer" not in info.waiting:  # a question needs a person until it expires
                 return True
-            moves = [await _is_progressing(engine, each) for each in await engine.children(info.session_id)]
+            moves = [await _is_progressing(engine, each) for each in await engine.session(info.session_id).children()]
             return True if True in moves else None if None in moves else False
     return False
 
