@@ -87,33 +87,25 @@ def _references(schema: Any) -> list[str]:
 
 
 def _shape(name: str, shape: dict[str, Any]) -> str:
-    parts = shape.get("allOf", [shape])
-    bases = [part["$ref"].rsplit("/", 1)[1] for part in parts if "$ref" in part]
-    lines = [f"#### {name}", "", shape["description"]]
-    lines += [f" All of [{base}](#{base}), and:" for base in bases]
-    fields: dict[str, Any] = {}
-    needed: set[str] = set()
-    for part in parts:
-        fields |= part.get("properties", {})
-        needed |= set(part.get("required", ()))
-    text = "\n".join(lines[:3]) + "".join(lines[3:])
-    return text + "\n\n" + "\n".join(_field(each, kind, each in needed) for each, kind in fields.items())
+    bases = [part["$ref"].rsplit("/", 1)[1] for part in shape.get("allOf", ()) if "$ref" in part]
+    text = shape["description"] + "".join(f" All of [{base}](#{base}), and:" for base in bases)
+    return "\n".join([f"#### {name}", "", text, "", *_fields(shape)])
 
 
-def _field(name: str, kind: Any, needed: bool, depth: int = 0) -> str:
-    line = f"{'    ' * depth}- `{name}`: {_kind(kind)}{'' if needed else ' (optional)'}"
-    inner = _inner(kind)
-    if inner is None:
-        return line
-    if "description" in inner:
-        line += f". {inner['description']}"
-    parts = inner.get("allOf", [inner])
-    below = [
-        _field(each, found, each in part.get("required", ()), depth + 1)
-        for part in parts
-        for each, found in part.get("properties", {}).items()
-    ]
-    return "\n".join([line, *below])
+def _fields(shape: dict[str, Any], depth: int = 0) -> list[str]:
+    """Return a line with all fields of an object, then an item for each field that has fields of its own."""
+    names: list[str] = []
+    items: list[str] = []
+    for part in shape.get("allOf", [shape]):
+        for name, kind in part.get("properties", {}).items():
+            missing = "" if name in part.get("required", ()) else " (optional)"
+            names.append(f"`{name}` {_kind(kind)}{missing}")
+            inner = _inner(kind)
+            if inner is not None:
+                description = f" {inner['description']}" if "description" in inner else ""
+                line, *below = _fields(inner, depth + 1)
+                items += [f"{'    ' * depth}- `{name}`:{description} {line}", *below]
+    return [", ".join(names) + ".", *(["", *items] if items and not depth else items)]
 
 
 def _inner(kind: Any) -> dict[str, Any] | None:
@@ -127,31 +119,34 @@ def _kind(kind: Any) -> str:
     if "$ref" in kind:
         return _link(kind["$ref"].rsplit("/", 1)[1])
     if "anyOf" in kind:
-        return " or ".join(_kind(each) for each in kind["anyOf"])
+        return _either([_kind(each) for each in kind["anyOf"]])
     if "enum" in kind:
-        return " or ".join("null" if each is None else f"`{each}`" for each in kind["enum"])
+        return _either(["null" if each is None else f"`{each}`" for each in kind["enum"]])
     if "allOf" in kind:
         bases = ", ".join(_kind(each) for each in kind["allOf"] if "$ref" in each)
-        return f"an object: all of {bases} and the fields below"
-    named = {"array": "a list", "object": "an object", "string": "a string", "integer": "an integer"}
-    named |= {"number": "a number", "boolean": "true or false", "null": "null"}
-    types = kind.get("type", "any JSON value")
-    said = " or ".join(named.get(each, each) for each in ([types] if isinstance(types, str) else types))
+        return f"object (all of {bases}, and more)"
+    types = kind.get("type", "any")
+    text = _either([types] if isinstance(types, str) else types)
     if "items" in kind:
-        said += f" of {_many(_kind(kind['items']))}"
+        text += f" of {_many(_kind(kind['items']))}"
     if isinstance(kind.get("additionalProperties"), dict):
-        said += f" that maps names to {_many(_kind(kind['additionalProperties']))}"
-    return said
+        text += f" of {_many(_kind(kind['additionalProperties']))} by name"
+    return text
 
 
-def _many(said: str) -> str:
+def _either(kinds: list[str]) -> str:
+    """Return the kinds that a value may have; a question mark stands for null."""
+    named = [kind.replace("array", "list") for kind in kinds if kind not in ("null", "?")]
+    return " or ".join(named) + ("?" if len(named) < len(kinds) else "")
+
+
+def _many(kind: str) -> str:
     """Return the plural, if there is one."""
-    plurals = {"a string": "strings", "an integer": "integers", "an object": "objects"}
-    return plurals.get(said, said.replace("an object: ", "objects: "))
+    return f"{kind}s" if kind in ("string", "integer", "object") else kind
 
 
 def _link(name: str) -> str:
-    return {"moment": "a time", "status": "a [status](concepts.md)"}.get(name, f"[{name}](#{name})")
+    return {"moment": "time", "status": "[status](concepts.md)"}.get(name, f"[{name}](#{name})")
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def tables(results: Results) -> str:
     ]
     parts += [_ahead(results), _reasons(results)]
     if results["growths"]:
-        parts += [_growths(results, keys)]
+        parts += [_growths(results)]
     return "\n\n".join(part for part in parts if part)
 
 
@@ -183,19 +183,18 @@ def _syncs(results: Results, keys: Sequence[str]) -> str:
 
 
 def _ahead(results: Results) -> str:
-    lines = ["Where a peer is ahead of Pausepoint:", ""]
+    lines = []
     for each in WORKLOADS:
         cells = results["workloads"].get(each.key, {})
-        ours = _rank(cells.get("pausepoint", {}))
-        ahead = [key for key in cells if key not in ("raw", "pausepoint") and 0 < _rank(cells[key]) < ours]
-        lines += [f"- {each.key}: {CONTENDERS[key].title}, {ours / _rank(cells[key]):.1f} times" for key in ahead]
+        ranks = {key: _rank(found) for key, found in cells.items() if key != "raw" and _rank(found) > 0}
         cpu = {key: found["cpu"] for key, found in cells.items() if "cpu" in found and key not in ("raw", "restate")}
-        less = [key for key in cpu if cpu[key] < cpu.get("pausepoint", 0.0)]
-        lines += [
-            f"- {each.key}, processor time: {CONTENDERS[key].title}, {cpu['pausepoint'] / cpu[key]:.1f} times"
-            for key in less
-        ]
-    return "\n".join(lines) if len(lines) > 2 else "No peer was ahead of Pausepoint in a workload of this run."
+        for what, figures in ((each.key, ranks), (f"{each.key}, processor time", cpu)):
+            ours = figures.get("pausepoint", 0.0)
+            ahead = [f"{CONTENDERS[key].title} {ours / figures[key]:.1f}" for key in figures if figures[key] < ours]
+            lines += [f"- {what}: {', '.join(ahead)} times"] if ahead else []
+    if not lines:
+        return "No peer was ahead of Pausepoint in a workload of this run."
+    return "\n".join(["Where a peer is ahead of Pausepoint:", "", *lines])
 
 
 def _rank(found: Mapping[str, Any]) -> float:
@@ -203,28 +202,24 @@ def _rank(found: Mapping[str, Any]) -> float:
 
 
 def _reasons(results: Results) -> str:
-    lines = []
+    reasons: dict[tuple[str, str], list[str]] = {}
     for key, cells in results["workloads"].items():
         for name, found in cells.items():
             for kind in ("lacks", "failed"):
                 if kind in found:
-                    lines.append(f"- {CONTENDERS[name].title}, {key}: {found[kind]}")
+                    reasons.setdefault((CONTENDERS[name].title, found[kind]), []).append(key)
+    lines = [f"- {title}, {', '.join(keys)}: {reason}" for (title, reason), keys in reasons.items()]
     return "\n".join(["What is not there, and why:", "", *lines]) if lines else ""
 
 
-def _growths(results: Results, keys: Sequence[str]) -> str:
-    parts = []
-    for growth in GROWTHS:
-        points = results["growths"].get(growth.key)
-        if points is None:
-            continue
-        head = [growth.axis, *[CONTENDERS[key].title for key in keys]]
-        rows = [[f"{value:,}", *[_point(points.get(key, []), value) for key in keys]] for value in growth.sizes]
-        parts.append(f"![{growth.title}](pictures/peers-{growth.key}.svg)\n\n{_table(head, rows)}")
+def _growths(results: Results) -> str:
+    parts = [
+        f"![{growth.title}](pictures/peers-{growth.key}.svg)" for growth in GROWTHS if growth.key in results["growths"]
+    ]
     note = (
         "The growth plots, in µs of processor time per step, of all threads of the process; one run of each point. The "
-        "server of Restate is a process of its own and not included. The JSON file has the times, too. A point "
-        f"that is not there took longer than its limit: {_growth_limits(results)}."
+        "server of Restate is a process of its own and not included. `docs/benchmarks-peers.json` has the points and "
+        f"the times. A point that is not there took longer than its limit: {_growth_limits(results)}."
     )
     return "\n\n".join([note, *parts])
 
@@ -232,13 +227,6 @@ def _growths(results: Results, keys: Sequence[str]) -> str:
 def _growth_limits(results: Results) -> str:
     limits = results["facts"]["limits"]
     return ", ".join(f"{limits[each.key]:g} s over {each.key}" for each in GROWTHS if each.key in limits)
-
-
-def _point(points: Sequence[Mapping[str, Any]], value: int) -> str:
-    for point in points:
-        if point["at"] == value:
-            return _number(point["cpu"]) if "cpu" in point else "over the limit" if "over" in point else "–"
-    return "over the limit" if points else "not measured"
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
