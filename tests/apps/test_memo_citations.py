@@ -269,3 +269,51 @@ def test_figures_that_a_claim_exchanges_are_found_and_other_words_for_the_same_a
     passage: str, claim: str, figures: str
 ) -> None:
     assert doubt(claim, passage, company="Acme") == (f"the claim exchanges {figures}" if figures else "")
+
+
+SHARES = (
+    "Of 14,000 employees, 9,600 (69%) are in the United States and Canada, 2,700 (19%) in Europe, Middle East, and"
+    " Africa, 700 (5%) in Latin America, and 1,000 (7%) in Asia."
+)
+SOLD = "In 2029 Acme bought Boltworks for $40 million and sold Tinworks for $15 million."
+OFFICES = "The plant in Porto makes panels. It employs 31 people. The office in Lisbon opened in 2028. It has 12 desks."
+KINDS = "Hardware revenue was $9 million and software revenue was $12 million."
+GREW_BY = "UCAN revenue grew 15% to $17.4 billion. EMEA revenue grew 17% to $12.4 billion."
+LISTS = "Sales in Europe and Asia were $9 million and $12 million, respectively."
+TWICE = "The Falcon sold 120 units in Europe and 340 in Asia. The Heron sold 200 units in Europe."
+BY_REGION = "| In millions | Europe | Asia |\n|---|---|---|\n| Revenue | $9 | $12 |\n| Costs | 4 | 5 |"
+BY_YEAR = "| In millions | 2029 | 2028 |\n|---|---|---|\n| Europe | $9 | $8 |\n| Asia | 12 | 11 |"
+OWNED = [
+    (SHARES, "Some 2,700 employees (19%) are in Europe, Middle East, and Africa.", ""),
+    (SHARES, "About 700 of the employees are in Latin America, and 1,000 in Asia.", ""),
+    (SHARES, "Some 9,600 employees (69%) are in Latin America.", "69% for United States and Canada"),
+    (SHARES, "Latin America has 1,000 employees, or 7%.", "1,000 for Asia"),
+    (SOLD, "Acme paid $40 million for Boltworks in 2029.", ""),
+    (SOLD, "Tinworks was bought for $40 million in 2029.", "$40 million for Boltworks"),
+    (OFFICES, "The plant in Porto employs 31 people.", ""),
+    (OFFICES, "The plant in Lisbon employs 31 people.", "31 for Porto"),
+    (KINDS, "Software revenue was about $12 million.", ""),
+    (KINDS, "Software revenue was $9 million.", "$9 million for something else"),
+    (GREW_BY, "Revenue in EMEA increased 17%, to about $12 billion.", ""),
+    (GREW_BY, "Revenue in EMEA increased to $17.4 billion.", "$17.4 billion for UCAN"),
+    (LISTS, "Asian sales were $12 million.", ""),
+    (LISTS, "Sales in Europe were $12 million.", "$12 million for Asia"),
+    (TWICE, "The Falcon sold 340 units in Asia.", ""),
+    (TWICE, "The Falcon sold 200 units in Europe.", "200 for Heron and Europe"),
+    (
+        "Revenue in Asia was $12 million. Europe is a market.",
+        "Revenue in Europe was $12 million.",
+        "$12 million for Asia",
+    ),
+    (BY_REGION, "Costs were $4 million in Europe and $5 million in Asia.", ""),
+    (BY_REGION, "European costs were $5 million.", "$5 million for Costs, Asia"),
+    (BY_YEAR, "Asia had $12 million in 2029, up from $11 million.", ""),
+    (BY_YEAR, "Europe had $12 million in 2029, up from $11 million.", "$12 million for something else"),
+]
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("passage", "claim", "owner"), OWNED)
+def test_a_figure_that_a_claim_gives_to_another_name_is_found(passage: str, claim: str, owner: str) -> None:
+    why = doubt(claim, passage, company="Acme", names={"UCAN", "EMEA"})
+    assert why == (f"the passage gives {owner}" if owner else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pausepoint import Outcome, Status
 from pausepoint.apps.memo import MemoState
 from pausepoint.apps.memo.draft import rounds
 from pausepoint.apps.memo.models import Finding, Section
+from pausepoint.apps.memo.settings import SAMPLE
 from tests.apps.memo_kit import Desk
 from tests.support.loop import on_loop
 from tests.support.modelserver import Says, model_in_use
@@ -149,6 +151,33 @@ def swapped(sentence: str, chance: random.Random) -> str:
     return told.replace(name, chance.choice([each for each in group if each not in told]))
 
 
+REGIONS = {
+    "Revenue in Europe was $2.6 million in 2029, after $1.4 million in 2028.":
+        ["In 2029 European revenue reached about $2.6 million.", "Europe brought in revenue of $1.4 million in 2028.",
+         "Revenue in Europe rose by $1.2 million to $2.6 million in 2029."],
+    "Revenue in Asia was $1.1 million in 2029, and Latin America added $0.5 million.":
+        ["Revenue of $0.5 million was added by Latin America.", "In 2029, Asian revenue was $1.1 million."],
+    "In 2029 the Falcon panel sold 23,000 times and the Heron panel 15,000 times.":
+        ["The Heron panel sold 15,000 times in 2029.", "Roughly 23,000 Falcon panels were sold."],
+    "Customers in Portugal, Spain and France employ the panels in 214, 95 and 38 buildings, respectively.":
+        ["Customers in Spain employ the panels in 95 buildings.", "There are panels in 38 buildings in France.",
+         "Customers in Portugal employ the panels in over 200 buildings."],
+}  # fmt: skip
+"""Sentences of one passage in which several names have figures of a kind."""
+
+RIVALS = [
+    ["European", "Asian"], ["Europe", "Asia", "Latin America"], ["Falcon", "Heron"], ["Portugal", "Spain", "France"]
+]  # fmt: skip
+
+
+def of_another_name(sentence: str, chance: random.Random) -> str:
+    """What an honest model says, with another name that has a figure of its own."""
+    told = chance.choice(REGIONS[sentence])
+    group = next(each for each in RIVALS if any(name in told for name in each))
+    name = next(each for each in group if each in told)
+    return told.replace(name, chance.choice([each for each in group if each != name]))
+
+
 FIGURE, YEAR, VERB = r"\d (?:million|billion|percent)", r"20\d\d", r"\b(?:was|were|is|are|has)\b"
 LIES: list[tuple[Lie, str]] = [
     (other_digit, FIGURE), (other_scale, "million|billion"), (other_year, YEAR), (other_name, "."), (denied, VERB),
@@ -157,6 +186,8 @@ LIES: list[tuple[Lie, str]] = [
 ]  # fmt: skip
 """Eleven ways to lie, and which sentences they fit."""
 
+PARAPHRASES = TRUTHS | REGIONS
+
 
 def written(
     findings: dict[str, list[Finding]], lies: list[tuple[Lie, str]], seed: int
@@ -164,7 +195,7 @@ def written(
     """What a model makes of the findings: it says all that it can in other words, and a liar also tells these lies."""
     chance = random.Random(seed)
     said = {
-        name: [_but(each, chance.choice(TRUTHS.get(each.sentence, [each.sentence]))) for each in those]
+        name: [_but(each, chance.choice(PARAPHRASES.get(each.sentence, [each.sentence]))) for each in those]
         for name, those in findings.items()
     }  # fmt: skip
     places = {each.sentence: (name, at) for name, those in findings.items() for at, each in enumerate(those)}
@@ -225,6 +256,14 @@ async def test_a_lying_model_is_caught_and_a_person_is_asked(
     check_caught(desk, outcome, told)
 
 
+def regional(tmp_path: Path) -> Desk:
+    """A memo about a company with one more document, about regions and products."""
+    documents = tmp_path / "documents"
+    shutil.copytree(SAMPLE / "Fernstone" / "documents", documents)
+    (documents / "regions.md").write_text(f"# Revenue of Fernstone by region\n\n{' '.join(REGIONS)}\n")
+    return Desk(tmp_path, documents=documents)
+
+
 NAMED = "|".join(name for group in PEERS for name in group)
 RUNS = range(100, 110)
 
@@ -244,18 +283,31 @@ async def test_a_digit_in_a_paraphrase_an_invention_and_a_swapped_name_are_caugh
 
 
 @pytest.mark.long
+@pytest.mark.covers("S4.21", "S4.22", "S4.67")
+@pytest.mark.parametrize("seed", RUNS)
+@on_loop
+async def test_a_figure_of_another_region_or_product_is_caught_in_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    desk = regional(tmp_path)
+    outcome, told = await memo_by(desk, monkeypatch, seed, (of_another_name, "|".join(map(re.escape, REGIONS))))
+    assert len(told) == 1
+    check_caught(desk, outcome, told)
+
+
+@pytest.mark.long
 @pytest.mark.covers("S4.68")
 @pytest.mark.parametrize("seed", RUNS)
 @on_loop
 async def test_an_honest_model_that_paraphrases_rounds_and_sums_is_not_held_up_in_any_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    desk = Desk(tmp_path)
+    desk = regional(tmp_path)
     outcome, _ = await memo_by(desk, monkeypatch, seed)
     checked = json.loads(desk.read("3-validation.json"))
     assert [*checked["citation_validation"]["unsupported"], *checked["fact_check_results"]["unsupported"]] == []
     assert (outcome.status, outcome.state.validation.overall_score) == (Status.COMPLETED, 10.0)
     draft = desk.read("4-final-draft.md")
     assert "⚠" not in draft
-    said = [each for those in TRUTHS.values() for each in those if each[:-1] in draft]
-    assert len(said) >= 4, "it says many things in other words"
+    said = [[each for those in truths.values() for each in those if each[:-1] in draft] for truths in (TRUTHS, REGIONS)]
+    assert [len(each) for each in said] > [3, 2], "it says many things in other words"

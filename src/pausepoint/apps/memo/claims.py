@@ -2,8 +2,8 @@
 
 The check compares words. A claim that is a sentence of the passage is supported. Any other claim is doubtful if the
 passage contains less than half of its words, or hardly any word of one of its clauses; if it denies something that the
-passage does not deny, or the reverse; if something falls in one and rises in the other; or if it exchanges two figures
-or two names.
+passage does not deny, or the reverse; if something falls in one and rises in the other; if it exchanges two figures or
+two names; or if it gives a figure to another name.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterator
 
 from pausepoint.apps.memo.exchanges import exchanged, misnamed
 from pausepoint.apps.memo.facts import facts, is_in, plain
+from pausepoint.apps.memo.owners import misgiven
 from pausepoint.apps.memo.prose import sentences, stem, stems
 from pausepoint.apps.memo.tables import spoken
 
@@ -87,6 +88,8 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
         return f"the passage gives {figure} for something else"
     if figures := exchanged(claim, passage, company):
         return f"the claim exchanges {figures}"
+    if figure := misgiven(claim, passage, names, company):
+        return f"the passage gives {figure}"
     if name := misnamed(claim, passage, names, company):
         return f"the passage says this of {name}"
     nearest = _nearest(own, passage)

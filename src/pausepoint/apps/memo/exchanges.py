@@ -40,7 +40,7 @@ _OLDER, _NEWER = "older figure", "newer figure"
 _ROLES = {_OLDER, _NEWER}
 
 
-_LEANS = re.compile(r"(?:[Ii]t|[Hh]e|[Ss]he|[Tt]hey|[Tt]his|[Tt]hat|[Hh]er|[Hh]is|[Ii]ts|[Tt]heir|[Tt]he company)\b")
+LEANS = re.compile(r"(?:[Ii]t|[Hh]e|[Ss]he|[Tt]hey|[Tt]his|[Tt]hat|[Hh]er|[Hh]is|[Ii]ts|[Tt]heir|[Tt]he company)\b")
 """The start of a sentence that is about the name of the sentence before it."""
 
 _BEGINS = re.compile(r"(?:(?:The|In|On|At|Since|By|During|For)\s(?:[\w ]{1,30},\s)?)?$")
@@ -123,7 +123,7 @@ def _units(passage: str) -> Iterator[str]:
     for line in passage.splitlines():
         unit = ""
         for sentence in sentences(line) if not line.startswith("|") else ():
-            if unit and not _LEANS.match(sentence):
+            if unit and not LEANS.match(sentence):
                 yield unit
                 unit = ""
             unit = f"{unit} {sentence}".strip()

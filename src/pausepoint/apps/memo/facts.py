@@ -257,11 +257,11 @@ def is_in(fact: Fact, there: list[Fact], plain: str = "") -> bool:
 def _is_derived(name: str, plain: str) -> bool:
     """Return whether a name is the adjective of another one, as European is of Europe.
 
-    >>> _is_derived("european", " in europe "), _is_derived("mossian", " ada moss "), _is_derived("harbor", " harbour ")
-    (True, True, False)
+    >>> [_is_derived(name, " in europe and asia by ada moss ") for name in ("european", "asian", "mossian", "eurasian")]
+    [True, True, True, False]
     """
-    root = re.sub(r"(?:i?an|ese|ish)$", "", name)
-    return root != name and len(root) > 3 and re.search(rf" {re.escape(root)}\w{{0,2}} ", plain) is not None
+    roots = {re.sub(rf"{ending}$", "", name) for ending in ("(?<=a)n", "i?an", "ese", "ish")} - {name}
+    return any(len(root) > 3 and re.search(rf" {re.escape(root)}\w{{0,2}} ", plain) for root in roots)
 
 
 def is_same_number(one: Fact, other: Fact) -> bool:
