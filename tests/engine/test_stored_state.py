@@ -472,30 +472,30 @@ twins = Workflow("twins", state=Twins, steps=[_twin_step(number) for number in (
 async def test_a_reader_in_another_process_never_sees_a_half_written_state(tmp_path: Path) -> None:
     seen = tmp_path / "seen"  # the writer waits at some states until the reader has seen them
     many = Workflow("twins", state=Twins, steps=[_twin_step(number, seen) for number in range(300)])
-    with child(
-        """
-        from tests.engine.test_stored_state import Twins, _twin_step
-        twins = Workflow("twins", state=Twins, steps=[_twin_step(number) for number in range(300)])
-        async with Engine(args[0], workflows=[twins]) as engine:
-            say("ready")
-            seen = set()
-            while True:
-                state = await engine.state("twins")
-                assert state.left == state.right and len(set(state.pad)) <= 1, state
-                seen.add(state.left)
-                open(f"{args[1]}{state.left}", "w").close()
-                if state.left == 300:
-                    break
-                await asyncio.sleep(0)
-            say(len(seen))
-        """,
-        tmp_path / "h.db",
-        seen,
-    ) as reader:
-        async with Engine(tmp_path / "h.db") as engine:
-            session = await engine.start(many, session_id="twins", paused=True)
+    async with Engine(tmp_path / "h.db") as engine:
+        session = await engine.start(many, session_id="twins", paused=True)  # before the reader looks for it
+        with child(
+            """
+            from tests.engine.test_stored_state import Twins, _twin_step
+            twins = Workflow("twins", state=Twins, steps=[_twin_step(number) for number in range(300)])
+            async with Engine(args[0], workflows=[twins]) as engine:
+                say("ready")
+                seen = set()
+                while True:
+                    state = await engine.state("twins")
+                    assert state.left == state.right and len(set(state.pad)) <= 1, state
+                    seen.add(state.left)
+                    open(f"{args[1]}{state.left}", "w").close()
+                    if state.left == 300:
+                        break
+                    await asyncio.sleep(0)
+                say(len(seen))
+            """,
+            tmp_path / "h.db",
+            seen,
+        ) as reader:
             reader.expect("ready")
             await session.resume()
             assert (await session.outcome()).status is Status.COMPLETED
-        assert int(reader.line()) > 2
-        assert reader.ended() == 0
+            assert int(reader.line()) > 2
+            assert reader.ended() == 0
