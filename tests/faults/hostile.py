@@ -306,7 +306,7 @@ async def _used(engine: Engine, report: Report, ids: list[Any]) -> None:
     await report.call("questions", engine.questions)
     await report.call("verify", engine.verify)
     for id in ids[:1]:
-        await report.call("remove", engine.session(id).remove)
+        await report.call("remove", partial(_removed, engine, id))
 
 
 async def _read_files(engine: Engine, id: str) -> None:
@@ -318,6 +318,10 @@ async def _read_files(engine: Engine, id: str) -> None:
 async def _read_events(engine: Engine, id: str) -> None:
     async for _ in engine.events(id):
         pass
+
+
+async def _removed(engine: Engine, id: str) -> None:
+    await engine.session(id).remove()
 
 
 async def _resumed(engine: Engine, id: str) -> None:
