@@ -218,6 +218,13 @@ def test_a_list_in_the_style_of_chapters_is_none_of_them() -> None:
     assert titles(book) == ["Eels", "Crabs", "Fish"]
 
 
+def test_a_chapter_below_numbered_lines_of_code_is_no_item_of_a_list() -> None:
+    text = [(LINE, BODY)] * 8
+    code = [(f"{number} Let {name}", Style(9)) for number, name in ((194, "go"), (195, "stop"), (196, "wait"))]
+    book = in_styles([("1 Eels", HEAD), *text, *code, ("2 Crabs", HEAD), *text], [("3 Fish", HEAD), *text])
+    assert titles(book) == ["Eels", "Crabs", "Fish"]
+
+
 def test_the_author_is_no_chapter_and_an_introduction_below_the_title_is_one() -> None:
     text = [(LINE, BODY)] * 8
     book = in_styles(

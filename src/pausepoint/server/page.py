@@ -24,13 +24,22 @@ BASE = "{base}"
 """What the page says where the folder of its files belongs. Its name changes with their content."""
 
 
+VISITOR = "visitor.js"
+"""The script that the page of a site imports to sign in and to send requests."""
+
+
 class Page:
-    """The files of the page, and the addresses they have. The name of their folder is a hash of all of them."""
+    """The files of the page, and the addresses they have. The name of their folder is a hash of all of them.
+
+    ``folder``: the files of a site, which also has `VISITOR`.
+    """
 
     def __init__(self, folder: Traversable | None = None) -> None:
         found = dict(_read(folder or files("pausepoint.server").joinpath("page")))
         if folder is None:
             found = {name: _lean(name, data) for name, data in found.items()}
+        else:
+            found.setdefault(VISITOR, files("pausepoint.server").joinpath(VISITOR).read_bytes())
         self.folder = sha256(b"".join(name.encode() + found[name] for name in sorted(found))).hexdigest()[:16]
         self.index = found.get("index.html", b"").replace(BASE.encode(), f"static/{self.folder}".encode())
         self.files = found

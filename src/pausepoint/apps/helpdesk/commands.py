@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,15 +17,12 @@ from pausepoint.apps.helpdesk.shop import customer_name, open_shop, shop_file
 from pausepoint.apps.helpdesk.site import NAME
 from pausepoint.apps.helpdesk.workflow import helpdesk
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.links import link_options, linked
 from pausepoint.apps.words import one_line
 from pausepoint.cli import Start
-from pausepoint.server import Tokens, Visitors
 
 T = TypeVar("T")
 Told = tuple[str, dict[str, Any]]
-
-URL = "http://127.0.0.1:7333"
-"""The default address of ``serve``."""
 
 WIDTH = 60
 """How many characters of a message a list shows."""
@@ -127,10 +123,7 @@ async def _shown(engine: Engine, start: Start, chat: str) -> Told:
 
 
 @click.argument("customer")
-@click.option("--days", type=click.FloatRange(min=0, min_open=True, max=3_650), default=30, show_default=True,
-              metavar="DAYS", help="How long the link is valid.")  # fmt: skip
-@click.option("--url", metavar="URL", default=URL, show_default=True, help="The server, as the customer reaches it.")
-@click.option("--revoke", is_flag=True, help="Make all links of this customer invalid, and print no new one.")
+@link_options
 @click.option(
     "--shop",
     type=click.Path(path_type=Path),
@@ -146,11 +139,4 @@ def link(start: Start, customer: str, days: float, url: str, revoke: bool, shop:
     open_shop(place)
     if customer_name(place, customer) is None:
         raise BadInput(f"The shop {place} has no customer {customer!r}. Pass the e-mail address of a customer.")
-    visitors = Visitors(Tokens(start.folder.absolute()), NAME)
-    if revoke:
-        visitors.revoke(customer)
-        return f"All links of {customer} are revoked.", {"customer": customer, "revoked": True}
-    found = visitors.link(customer, timedelta(days=days).total_seconds())
-    until = datetime.fromtimestamp(found.until, UTC)
-    address = f"{url.rstrip('/')}/{NAME}/#link={found.link}"
-    return address, {"customer": customer, "address": address, "expires_at": until.isoformat()}
+    return linked(start, NAME, customer, "customer", days=days, url=url, revoke=revoke)

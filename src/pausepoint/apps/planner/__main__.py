@@ -7,14 +7,15 @@ import webbrowser
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from zoneinfo import ZoneInfo
 
 import click
 from pydantic import Field
 
-from pausepoint import Outcome, program
+from pausepoint import Engine, Outcome, program
 from pausepoint.apps.input import BadInput
+from pausepoint.apps.links import link_options, linked
 from pausepoint.apps.pdf import reads_pdf
 from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
@@ -26,9 +27,12 @@ from pausepoint.apps.planner.shown import VERDICTS, Shown
 from pausepoint.apps.planner.windows import read_hours
 from pausepoint.apps.planner.workflow import planner
 from pausepoint.apps.words import many, one_line
-from pausepoint.cli import command_line
+from pausepoint.cli import Start, command_line
 from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.errors import UnknownSession
+
+if TYPE_CHECKING:
+    from pausepoint.server import Site
 
 HELP = """Plan the days up to the midterms: read the material of every course, estimate its topics, make a plan.
 
@@ -207,7 +211,14 @@ def summary(planning: PlanningState) -> str:
     return "\n".join([head, *(f"- {reason}" for reason in refused[:3]), *more])
 
 
-main = program(planner, begin=begin, result=result, help=HELP, quiet=True)
+def site(start: Start) -> Site:
+    """Return the page that shows plans on a phone."""
+    from pausepoint.apps.planner.site import PhonePlan
+
+    return PhonePlan().site()
+
+
+main = program(planner, begin=begin, result=result, help=HELP, quiet=True, site=site)
 
 
 def _id(engine: BlockingEngine, text: str | None, *, reads: bool = False) -> str:
@@ -497,6 +508,21 @@ def open_page(engine: BlockingEngine, session: str | None) -> Any:
     is_shown = webbrowser.open(page.as_uri())
     told = f"Plan: {_near(page)}" if is_shown else f"No browser could be started. Open this file: {page}"
     return told, {"session_id": session_id, "page": str(page), "opened": is_shown}
+
+
+@main.verb()
+@click.argument("session", required=False)
+@link_options
+def link(start: Start, session: str | None, days: float, url: str, revoke: bool) -> Any:
+    """Print a link with which a phone shows the plan and marks what is done, while `serve` runs.
+
+    Everybody who has the link can do so, until it ends or is revoked.
+    """
+    from pausepoint.apps.planner.site import NAME
+
+    with Engine(start.store, workflows=[planner], create=False, drives="none") as engine:
+        session_id = _id(engine, session)
+    return linked(start, NAME, session_id, "session_id", days=days, url=url, revoke=revoke)
 
 
 @main.verb()

@@ -389,13 +389,12 @@ def _follows(path: tuple[int, ...], number: tuple[int, ...]) -> bool:
 
 
 def _lists(pieces: Sequence[Piece], labels: Sequence[Label], least: int = 2) -> set[int]:
-    """Return the items of lists: at least so many numbered lines with next to no text between them."""
+    """Return the items of lists: at least so many numbered lines of one style with next to no text between them."""
     items: set[int] = set()
     start = 0
-    for at in range(len(pieces)):
-        after = labels[at + 1] if at + 1 < len(pieces) else Label("")
-        same = labels[at].kind == after.kind == "numbered" and labels[at].depth == after.depth
-        if same and pieces[at].words < BETWEEN:
+    looks = [(said.kind, said.depth, piece.size, piece.bold) for said, piece in zip(labels, pieces, strict=True)]
+    for at, (look, piece) in enumerate(zip(looks, pieces, strict=True)):
+        if look[0] == "numbered" and piece.words < BETWEEN and looks[at + 1 : at + 2] == [look]:
             continue
         items |= set(range(start, at + 1)) if at + 1 - start >= least else set()
         start = at + 1

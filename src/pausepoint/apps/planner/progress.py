@@ -60,7 +60,7 @@ def unmarking(state: PlannerState, words: Sequence[str], see: str) -> list[Progr
         named = [mark for mark in marks if word.casefold() in (mark.row_id.casefold(), mark.topic.casefold())]
         if not named and (rows := _rows(state.planning_state, word, date.today(), see)) is not None:
             ids = {row.row_id for row in rows}
-            named = [mark for mark in marks if mark.row_id in ids]
+            named = [mark for mark in marks if mark.row_id in ids] or Marks.of(state.user_inputs).on(rows)
         elif not named:
             places = {(place.course_id, place.topic, place.section) for place in _named(state, word, see)}
             named = [mark for mark in marks if (mark.course_id, mark.topic, mark.section) in places]
@@ -130,12 +130,21 @@ def _as_planned(work: Work, planning: PlanningState) -> Work:
 
 
 def _named(state: PlannerState, word: str, see: str) -> list[Place]:
-    """Return the places that a word names: by numbers, or by a name of a topic or a section. Part of it is enough."""
+    """Return the places that a word names: by numbers, or by a name of a topic or a section. Part of it is enough.
+
+    The course may stand in front, as in `calc2: Limits`.
+    """
     places = places_of(state.estimation_state.topic_estimates)
-    same = [place for place in places if word.casefold() in (place.topic.casefold(), place.section.casefold())]
+    courses = {course.course_id: course.course_name for course in state.user_inputs.courses}
+    same = _of_name(places, word)
+    course, _, name = (part.strip() for part in word.partition(":"))
+    if not same and name and course.casefold() in {each.casefold() for pair in courses.items() for each in pair}:
+        names = {course.casefold()}
+        places = [place for place in places
+                  if names & {place.course_id.casefold(), courses[place.course_id].casefold()}]  # fmt: skip
+        word, same = name, _of_name(places, name)
     numbers = read_numbers(word)
     if numbers is not None and not same:
-        courses = {course.course_id: course.course_name for course in state.user_inputs.courses}
         if found := numbered(places, numbers, courses):
             return _of_one_book(word, found)
         if word.strip().startswith("§"):
@@ -153,6 +162,10 @@ def _named(state: PlannerState, word: str, see: str) -> list[Place]:
         raise BadInput(f"{word}: No row, day, topic or section has this name{did_you_mean(word, names)} {see}")
     listed = ", ".join(f"{course}: {section or topic}" for course, topic, section in list(chosen)[:4])
     raise BadInput(f"{word}: Several topics have this name ({listed}). Write more of the name, or the id of a row.")
+
+
+def _of_name(places: Sequence[Place], word: str) -> list[Place]:
+    return [place for place in places if word.casefold() in (place.topic.casefold(), place.section.casefold())]
 
 
 def _of_one_book(word: str, places: list[Place]) -> list[Place]:
@@ -236,6 +249,10 @@ class Marks:
         """Return the extents of a part of a row that are neither done nor skipped."""
         marks = [(each.first, each.last) for each in self._on(row, part)]
         return gaps([(0, part.first), (part.last, WHOLE), *marks])
+
+    def on(self, rows: Sequence[PlanRow]) -> list[Progress]:
+        """Return the marks that touch some rows, such as those of their topics."""
+        return [mark for row in rows for part in row.parts for mark in self._on(row, part)]
 
     def _on(self, row: PlanRow, part: RowPart) -> list[Progress]:
         marks = self.sections.get((row.course, part.topic, part.section), ())

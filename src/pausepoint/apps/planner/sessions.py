@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import ValidationError
 
-from pausepoint import Status
+from pausepoint import Session, Status
 from pausepoint.apps.input import BadInput, local_zone, refusal
 from pausepoint.apps.planner import exams, materials
 from pausepoint.apps.planner.busy import BEYOND, read_busy
@@ -39,7 +39,7 @@ from pausepoint.apps.planner.progress import Mark, marked, topic_of, unmarked, u
 from pausepoint.apps.planner.stages import inputs_missing
 from pausepoint.apps.planner.workflow import EVENTS, joined, planner
 from pausepoint.cli import command_line
-from pausepoint.engine import BlockingEngine
+from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.errors import VerbRefused, did_you_mean
 from pausepoint.model import SessionInfo
 
@@ -361,10 +361,18 @@ def mark(
 ) -> list[Progress]:  # fmt: skip
     """Mark rows, days or topics as done or skipped. The plan stays; its outputs show the marks."""
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
-    found = marked(state, words, status, on, see)
-    inputs = state.user_inputs.model_copy(update={"progress": [*state.user_inputs.progress, *found]})
-    _change(engine, seen, {"user_inputs": inputs}, "finish", f"marked as {status}")
+    changes, found = marks_set(state, words, status, on, see)
+    _change(engine, seen, changes, "finish", f"marked as {status}")
     return found
+
+
+def marks_set(
+    state: PlannerState, words: Sequence[str], status: Mark, on: date, see: str
+) -> tuple[dict[str, Any], list[Progress]]:  # fmt: skip
+    """Return the changes of a state that mark work, and the new marks."""
+    found = marked(state, words, status, on, see)
+    progress = [*state.user_inputs.progress, *found]
+    return {"user_inputs": state.user_inputs.model_copy(update={"progress": progress})}, found
 
 
 def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str], see: str) -> int:
@@ -372,12 +380,17 @@ def unmark(engine: BlockingEngine, session_id: str, words: Sequence[str], see: s
     seen, state = _parked(engine, session_id), state_of(engine, session_id)
     if not words:
         raise BadInput("Name the rows or topics whose marks are to be removed.")
+    changes = marks_removed(state, words, see)
+    _change(engine, seen, changes, "finish", "marks removed")
+    return len(state.user_inputs.progress) - len(changes["user_inputs"].progress)
+
+
+def marks_removed(state: PlannerState, words: Sequence[str], see: str) -> dict[str, Any]:
+    """Return the changes of a state that remove marks."""
     removed = unmarking(state, words, see)
     kept = [mark for mark in state.user_inputs.progress if mark not in removed]
     inputs = state.user_inputs.model_copy(update={"progress": kept})
-    planning = unmarked(state.planning_state, state.user_inputs, inputs)
-    _change(engine, seen, {"user_inputs": inputs, "planning_state": planning}, "finish", "marks removed")
-    return len(state.user_inputs.progress) - len(kept)
+    return {"user_inputs": inputs, "planning_state": unmarked(state.planning_state, state.user_inputs, inputs)}
 
 
 def estimate(engine: BlockingEngine, session_id: str, topic: str, minutes: int, see: str) -> TopicEstimate:
@@ -409,11 +422,29 @@ def set_pace(engine: BlockingEngine, session_id: str, pace: float, course_id: st
 def _change(
     engine: BlockingEngine, info: SessionInfo, changes: dict[str, Any], at: str, why: str = "the inputs have changed"
 ) -> None:  # fmt: skip
-    """Edit the session that ``info`` describes. A session past the step ``at`` goes back there in the same transaction.
+    """Edit the session that ``info`` describes, or rewind it to the step ``at`` in the same transaction."""
+    change_of(info, state_of(engine, info.session_id), changes, at, why).made_on(engine.session(info.session_id))
 
-    Finished work is kept. The guard of the collecting stage does not run again, so this function makes the same check.
+
+class Change(NamedTuple):
+    """An edit of a session, or a rewind to the step ``at``. ``how`` are the other arguments of the verb."""
+
+    at: str | None
+    values: dict[str, Any]
+    how: dict[str, Any]
+
+    def made_on(self, session: Session[Any] | BlockingSession[Any]) -> Any:
+        """Make the change. For the session of an async engine, return what to await."""
+        if self.at is None:
+            return session.edit(self.values, **self.how)
+        return session.rewind(self.at, self.values, **self.how)
+
+
+def change_of(info: SessionInfo, state: PlannerState, changes: dict[str, Any], at: str, why: str) -> Change:
+    """Return what makes the changes. Finished work is kept.
+
+    The guard of the collecting stage does not run again, so this function makes the same check.
     """
-    session_id, state = info.session_id, state_of(engine, info.session_id)
     position = len(ORDER) if info.step is None else ORDER.index(info.step)
     if position >= ORDER.index("begin_ingesting"):
         wrong = inputs_missing(
@@ -421,16 +452,15 @@ def _change(
             state.planning_state.planned_for,
         )  # fmt: skip
         if wrong:
-            raise BadInput(f"session {session_id}: {wrong}.")
+            raise BadInput(f"session {info.session_id}: {wrong}.")
     how: dict[str, Any] = {"reason": why, "based_on": info.seq}
     if (position, info.held_by_guard) <= (ORDER.index(at), False):
-        engine.session(session_id).edit(changes, **how)
-        return
+        return Change(None, changes, how)
     kept: dict[str, Any] = {
         "user_inputs": state.user_inputs, "file_registry": state.file_registry,
         "planning_state": state.planning_state,  # its version and the sequence numbers of its rows must keep rising
     }  # fmt: skip
-    engine.session(session_id).rewind(at, kept | changes, reuse=True, **how)
+    return Change(at, kept | changes, how | {"reuse": True})
 
 
 def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:

@@ -1,7 +1,8 @@
 // The customer's chat. All texts of other people are set as text, never as HTML.
 
+import { get, post, signIn, stream } from './visitor.js';
+
 const $ = (id) => document.getElementById(id);
-const API = new URL('api', new URL('.', location.href)).href;
 const TEXTS = {
   en: {
     lang: 'en', title: 'Helpdesk', you: 'You', bot: 'Helpdesk', person: 'Helpdesk, a person', label: 'Your message', send: 'Send',
@@ -34,12 +35,6 @@ let awaySince = 0;
 const OUTBOX = 'helpdesk-outbox';
 const outbox = JSON.parse(sessionStorage.getItem(OUTBOX) ?? '[]');
 const keep = () => sessionStorage.setItem(OUTBOX, JSON.stringify(outbox));
-
-async function post(path, body) {
-  return fetch(API + path, {
-    method: 'POST', headers: { 'Content-Type': 'application/json', 'X-Pausepoint': '1' }, body: JSON.stringify(body),
-  });
-}
 
 function tell(text) {
   $('notice').textContent = text;
@@ -158,7 +153,7 @@ function submit() {
 
 function connect() {
   source?.close();
-  source = new EventSource(`${API}/stream`);
+  source = stream('/stream');
   source.addEventListener('changed', (event) => {
     wait = 1000;
     $('state').textContent = words.on;
@@ -173,7 +168,7 @@ function connect() {
 }
 
 async function reconnect() {
-  const answer = await fetch(`${API}/messages`).catch(() => null);
+  const answer = await get('/messages').catch(() => null);
   if (answer?.status === 401) return signedOut();
   connect();
 }
@@ -192,14 +187,12 @@ function signedOut() {
 
 async function begin() {
   speak(words.lang);
-  const link = new URLSearchParams(location.hash.slice(1)).get('link');
-  history.replaceState(null, '', location.pathname);  // the link stays in no history
-  if (link) {
-    const answer = await post('/login', { link });
-    if (!answer.ok) return tell((await answer.json()).detail ?? words.signIn);
-    if (sessionStorage.getItem('helpdesk-name') !== (await answer.json()).name) outbox.length = 0;
+  const signed = await signIn();
+  if (signed) {
+    if (!signed.ok) return tell((await signed.json()).detail ?? words.signIn);
+    if (sessionStorage.getItem('helpdesk-name') !== (await signed.json()).name) outbox.length = 0;
   }
-  const answer = await fetch(`${API}/messages`);
+  const answer = await get('/messages');
   if (!answer.ok) return signedOut();
   const found = await answer.json();
   sessionStorage.setItem('helpdesk-name', found.customer);
@@ -220,6 +213,5 @@ document.addEventListener('visibilitychange', () => {
   if (document.hidden) awaySince = Date.now();
   else if (shown && Date.now() - awaySince > 60000) post('/return', {}).then(reconnect, reconnect);
 });
-addEventListener('hashchange', () => { if (location.hash.includes('link=')) location.reload(); });
 
 begin().catch(() => { $('state').textContent = words.off; setTimeout(() => location.reload(), 5000); });
