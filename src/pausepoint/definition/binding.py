@@ -74,7 +74,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     ``context``, ``whole`` and ``session_id`` name the parameters that get the context, the whole state and the
     session's id. ``fields`` are the fields of the state that the step reads. ``places`` maps each path in ``writes`` to
     its place. ``many``: the step returns a mapping of path to value. ``publishes`` are its artifacts. ``pause`` says
-    where a pause stops the step.
+    where a pause stops the step. ``arguments``: those of its operations are recorded.
     """
 
     name: str
@@ -96,6 +96,7 @@ class BoundStep(msgspec.Struct, frozen=True, kw_only=True):
     publishes: tuple[BoundArtifact, ...] = ()
     pause: PauseAt = "operation"
     strict: bool | None = None  # None: the engine's setting
+    arguments: bool = True
     returns: Any = Any  # its return annotation
 
     @property

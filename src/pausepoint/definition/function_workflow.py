@@ -51,6 +51,7 @@ class WorkflowOptions(TypedDict, total=False):
     queue: str | None
     priority: int | None
     limit: Limit | None
+    arguments: bool
 
 
 class FunctionWorkflow(Workflow["BaseModel", R], Generic[P, C, R]):

@@ -41,6 +41,7 @@ class StepOptions(TypedDict, total=False):
     publishes: Artifact | Sequence[Artifact]
     pause: PauseAt | None
     strict: bool | None
+    arguments: bool | None
 
 
 class Declared(Generic[P, R]):
@@ -92,6 +93,7 @@ class Step(Declared[P, R]):
         publishes: Artifact | Sequence[Artifact] = (),
         pause: PauseAt | None = None,
         strict: bool | None = None,
+        arguments: bool | None = None,
         scope: Scope | None = None,
         names: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
@@ -110,6 +112,7 @@ class Step(Declared[P, R]):
         self.publishes: tuple[Artifact, ...] = (publishes,) if isinstance(publishes, Artifact) else tuple(publishes)
         self.pause = _pause(pause, self.name)
         self.strict = strict
+        self.arguments = arguments
         self.when = when
         problem = unfit_function(when) if when is not None else None
         if problem:
@@ -147,6 +150,7 @@ def step(fn: Any = _MISSING, /, **options: Any) -> Any:
     ``pause`` says where a pause stops the step: before its next ``"operation"``, or at the end of the ``"step"``. By
     default a step that takes a context stops before its next operation. ``strict=True`` pauses the session before a
     call whose result is remembered for other arguments, instead of running it again; see `Workflow`.
+    ``arguments=False`` keeps the arguments of its operations out of the store.
 
     >>> @step(writes="draft")
     ... def shout(topic: str) -> str:

@@ -83,7 +83,8 @@ class Workflow(Generic[S, R]):
     instead of running it again; by default the engine's setting. ``hold`` is how long a paused step stays in memory, as
     a timedelta or in seconds; by default the engine's setting. ``queue`` and ``priority`` are those
     of its sessions, unless `Engine.start` says otherwise; the lowest number goes first. ``limit`` is how many of its
-    sessions may be at work; `Engine.limit` overrides it. Raises `DefinitionError`, which lists all problems.
+    sessions may be at work; `Engine.limit` overrides it. ``arguments=False`` keeps the arguments of operations out of
+    the store, unless a step says otherwise. Raises `DefinitionError`, which lists all problems.
 
     Attributes for the engine: ``outline`` lists the names of the steps. ``publishes`` is true if a step publishes
     artifacts, so that its sessions need a folder. ``renamed`` maps the former names of steps (``was=``) to the present
@@ -113,6 +114,7 @@ class Workflow(Generic[S, R]):
         queue: str | None = None,
         priority: int | None = None,
         limit: Limit | None = None,
+        arguments: bool = True,
     ) -> None:
         self.name = name
         self.queue: str | None = queue
@@ -135,7 +137,7 @@ class Workflow(Generic[S, R]):
         )
         self.shape: Shape = _shape_of(state, name, problems)
         listed = _listed(steps, problems)
-        bound = {each.name: _bound_step(each, self.shape, pause, strict, problems) for each in listed}
+        bound = {each.name: _bound_step(each, self.shape, pause, strict, arguments, problems) for each in listed}
         self._steps: Mapping[str, BoundStep] = MappingProxyType(bound)
         self.steps: tuple[BoundStep, ...] = tuple(bound.values())
         check_events(self.steps, self.events, problems)
@@ -161,7 +163,7 @@ class Workflow(Generic[S, R]):
     def guest(
         cls, name: str, *, state: type[M], version: int = 1, migrations: Sequence[Migration[..., Any]] = (),
         events: Sequence[str] = (), questions_expire: timedelta | EllipsisType | None = ...,
-        hold: timedelta | float = 0,
+        hold: timedelta | float = 0, arguments: bool = True,
     ) -> Workflow[M]:  # fmt: skip
         """Return a workflow whose code stays in your own program, such as a web handler: see `Engine.visit`.
 
@@ -171,7 +173,7 @@ class Workflow(Generic[S, R]):
         """
         made: Workflow[M] = Workflow(
             name, state=state, steps=[guest_step(state)], version=version, migrations=migrations, events=events,
-            questions_expire=questions_expire, hold=hold,
+            questions_expire=questions_expire, hold=hold, arguments=arguments,
         )  # fmt: skip
         made.is_guest = True
         return made
@@ -376,7 +378,7 @@ def _listed(steps: Any, problems: Problems) -> list[Step[..., Any]]:
 
 
 def _bound_step(
-    each: Step[..., Any], state: Shape, pause: PauseAt, strict: bool | None, problems: Problems
+    each: Step[..., Any], state: Shape, pause: PauseAt, strict: bool | None, arguments: bool, problems: Problems
 ) -> BoundStep:  # fmt: skip
     here = problems.at(f"step {each.name!r}")
     hints = _hints(each.fn, each.hints, here)
@@ -408,6 +410,7 @@ def _bound_step(
         publishes=_bound_artifacts(each, writes, state, here),
         pause=each.pause or pause,
         strict=strict if each.strict is None else each.strict,
+        arguments=arguments if each.arguments is None else each.arguments,
         returns=(hints or {}).get("return", Any),
     )
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from pausepoint.codec.arguments import NOT_RECORDED, arguments_of
 from pausepoint.errors import VerbRefused
 from pausepoint.log.replay import (
     CheckpointBody,
@@ -56,6 +57,7 @@ class Carriers:
     seqs: set[int] = field(default_factory=set)
     gone: set[bytes] = field(default_factory=set)
     kept: set[bytes] = field(default_factory=set)
+    has_field: bool = False  # a record has a value of the field, not only arguments that may be one
 
     def note(self, record: Record, body: Any, goes: bool) -> None:
         if goes:
@@ -77,11 +79,13 @@ async def stretches(store: Store, row: SessionRow) -> AsyncIterator[list[Record]
         until = since - 1
 
 
-async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: Collection[bytes]) -> Carriers:
+async def carriers_of_field(
+    store: Store, row: SessionRow, name: str, harmless: Collection[bytes], spared: Collection[str]
+) -> Carriers:
     """Find the records that contain a field's value, unless it is one of ``harmless``.
 
-    The operations of the visits that wrote the field are included. Earlier names of the field are followed through
-    migrations.
+    The operations of the visits that wrote the field are included, and those with recorded arguments, except of the
+    steps ``spared``, which do not read the field. Earlier names of the field are followed through migrations.
     """
     found, names = Carriers(), {name}
     writers: set[tuple[str, int]] = set()
@@ -91,12 +95,15 @@ async def carriers_of_field(store: Store, row: SessionRow, name: str, harmless: 
                 continue
             body = body_of(record)
             goes = _carries(body, names, harmless)
+            found.has_field = found.has_field or goes
             if isinstance(body, CheckpointBody) and goes:
                 writers.add((record.step, record.visit))
             elif isinstance(body, DefinitionBody):
-                names = _before(body, names)
+                names, spared = _before(body, names), ()  # the steps may have read other fields before
             elif (record.step, record.visit) in writers:
                 goes = goes or record.kind in ("operation", "wait") or _remembers(body)
+            elif record.step not in spared:
+                goes = goes or _has_arguments(body)
             found.note(record, body, goes)
     return found
 
@@ -139,6 +146,12 @@ def _changes(body: Any) -> list[Change]:
 
 def _remembers(body: Any) -> bool:
     return isinstance(body, KeyBody) and body.journal is not None
+
+
+def _has_arguments(body: Any) -> bool:
+    if isinstance(body, OperationBody):
+        return bool(arguments_of(body.arguments))
+    return _remembers(body) and any(_has_arguments(operation) for operation in body.journal.operations)
 
 
 def named_by(body: Any) -> set[bytes]:
@@ -195,6 +208,11 @@ class Work:
         self.signals: tuple[int, ...] = ()
         self.files: tuple[FileFacts, ...] = ()
         self.consume: tuple[int, ...] = ()
+
+    def forget_arguments(self) -> None:
+        """Keep the results of the open visit's operations, which a resume needs, but not their arguments."""
+        operations = self.line.operations.items()
+        self.line.operations = {id: msgspec.structs.replace(each, arguments=NOT_RECORDED) for id, each in operations}
 
     def refusal(self, why: str) -> VerbRefused:
         row = self.row

@@ -365,8 +365,12 @@ class Retention:
             work.changes = (await self._emptied(state, name, value),)  # a later migration still reads it
         elif name in state.slots:  # stored before the model lost it
             state.carry({}, {}, (name,))
-        work.found = await redaction.carriers_of_field(self.service.store, work.row, name, harmless)
-        if name not in workflow.shape.fields and not work.found.seqs:
+        is_current = work.line.version == workflow.version and name in workflow.shape.fields
+        spared = {*workflow.outline}.difference(workflow.readers(name)) if is_current else set[str]()
+        if work.line.step not in spared:
+            work.forget_arguments()
+        work.found = await redaction.carriers_of_field(self.service.store, work.row, name, harmless, spared)
+        if name not in workflow.shape.fields and not work.found.has_field:
             raise StateRefused(
                 f"No record of session {work.row.session_id!r} has a field {shortened(name)}"
                 + did_you_mean(name, workflow.shape.fields),

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from pausepoint.clock import LATEST
+from pausepoint.codec.arguments import NOT_RECORDED
 from pausepoint.errors import DamagedRecord, Redacted
 from pausepoint.log.state import Blob, Change, Inline, Slot, State
 from pausepoint.log.trail import Adopted, Published, Trail, Work
@@ -54,12 +55,13 @@ class CheckpointBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A remembered operation. ``input`` is a fingerprint, never the arguments themselves.
+    """A remembered operation. ``input`` is a fingerprint of the arguments, by which a replay finds it again.
 
     ``outcome`` is set if a question got no valid answer (``expired``, ``rounds``, ``declined``); ``value`` then holds
     the details. It is ``timeout`` if no message arrived in time. ``part`` is set if the operation works on one chunk of
     a file, or on all chunks. ``nth`` is which call of its function in its scope it was, 0 if it has a key.
-    ``arguments`` has a short digest of each argument; an error names those that differ.
+    ``digests`` has a short digest of each argument; an error names those that differ. ``arguments`` are for people: see
+    `pausepoint.codec.arguments`.
     """
 
     id: str
@@ -73,7 +75,8 @@ class OperationBody(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     outcome: str = ""
     part: Part | None = None
     nth: int = 0
-    arguments: str = ""
+    digests: str = msgspec.field(default="", name="arguments")
+    arguments: msgspec.Raw = msgspec.field(default=NOT_RECORDED, name="args")
 
 
 class EventBody(msgspec.Struct, frozen=True, omit_defaults=True):

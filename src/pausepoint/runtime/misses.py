@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from pausepoint.codec.values import fingerprint
-from pausepoint.errors import ValueRefused
 from pausepoint.log.replay import ASKING, OperationBody, is_inside, spent_on
 
 if TYPE_CHECKING:
@@ -146,7 +144,7 @@ def _differing(pairs: Sequence[tuple[Operation, OperationBody]]) -> list[str]:
     """Return the names of the arguments that differ in any of the calls, as far as the log tells."""
     names: dict[str, None] = {}
     for operation, lost in pairs:
-        now, before = dict(_digests(operation.arguments)), dict(_digests(lost.arguments))
+        now, before = dict(_digests(operation.digests)), dict(_digests(lost.digests))
         names |= dict.fromkeys(name for name in {**before, **now} if now.get(name) != before.get(name))
     return list(names)
 
@@ -155,14 +153,6 @@ def _digests(text: str) -> Iterator[tuple[str, str]]:
     for part in filter(None, text.split(",")):
         name, _, digest = part.partition("=")
         yield name, digest
-
-
-def digests_of(arguments: Mapping[str, Any]) -> str:
-    """Return a short digest of each argument, so that a later run can say which ones differ; never their values."""
-    try:
-        return ",".join(f"{name}={fingerprint(value).hex()[:6]}" for name, value in arguments.items())
-    except ValueRefused:
-        return ""
 
 
 def mismatch(step: str, operation: Operation) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from pausepoint.clock import LONGEST_NAP
+from pausepoint.codec.arguments import NOT_RECORDED, Arguments
 from pausepoint.codec.values import Typed, fingerprint
 from pausepoint.definition.binding import refused_event
 from pausepoint.definition.functions import Callee, named
@@ -43,7 +44,7 @@ from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.handover import Handover, Receipt
-from pausepoint.runtime.misses import Misses, digests_of, mismatch
+from pausepoint.runtime.misses import Misses, mismatch
 from pausepoint.runtime.timeouts import Timeouts
 from pausepoint.threads import replaced
 
@@ -60,7 +61,7 @@ class Operation(msgspec.Struct, frozen=True):
     """The identity of an operation: (scope, name, key), or (scope, name, input, number among identical calls).
 
     ``part`` is the chunk of a file that it processes. Without a key, ``nth`` is which call of the function in its scope
-    it is, whatever the arguments, and ``arguments`` has a digest of each.
+    it is, whatever the arguments, and ``digests`` has a digest of each. ``arguments`` is what the log keeps of them.
     """
 
     id: str
@@ -69,7 +70,8 @@ class Operation(msgspec.Struct, frozen=True):
     keyed: bool
     part: Part | None = None
     nth: int = 0
-    arguments: str = ""
+    digests: str = ""
+    arguments: msgspec.Raw = NOT_RECORDED
 
 
 class Visit:
@@ -140,28 +142,44 @@ class Visit:
     ) -> Operation:
         """Return the identity of an operation, by which a replay finds it again. ``within``: a part of the frame."""
         scope = within or frame.scope
+        arguments = Arguments(named(callee, args, kwargs))
         if key is not None:
-            return Operation(f"{scope}/{callee.name}[{key_text(key)}]", callee.name, _input(callee, args, kwargs), True)
+            try:
+                print_ = arguments.fingerprint(callee.given, args, kwargs).hex()[:24]
+            except ValueRefused:
+                print_ = ""
+            return self.keyed(scope, callee.name, key, print_, arguments)
         if callee.name == "<lambda>":
             raise StepError(
                 f"Step {self.step.name!r} passed a lambda, which has no name to be remembered by. Pass key=, or a named"
                 " function."
             )
         try:
-            print_ = fingerprint(*callee.given, args, kwargs).hex()[:24]
+            print_ = arguments.fingerprint(callee.given, args, kwargs).hex()[:24]
         except ValueRefused as error:
             raise StepError(
                 f"Step {self.step.name!r}: the arguments of {callee.name!r} cannot be encoded. Pass key= to name the"
                 f" operation. Reason: {error}"
             ) from error
-        return self.unkeyed(frame, scope, callee.name, print_, named(callee, args, kwargs))
+        return self.unkeyed(frame, scope, callee.name, print_, arguments)
 
-    def unkeyed(self, frame: Frame, scope: str, name: str, input: str, arguments: dict[str, Any]) -> Operation:
+    def keyed(self, scope: str, name: str, key: object, input: str, arguments: Arguments) -> Operation:
+        """Return the identity of an operation with a key. ``input`` is the fingerprint of its arguments."""
+        id = f"{scope}/{name}[{key_text(key)}]"
+        return Operation(id, name, input, True, arguments=self._recorded(id, arguments))
+
+    def unkeyed(self, frame: Frame, scope: str, name: str, input: str, arguments: Arguments) -> Operation:
         """Return the identity of an operation that its arguments identify. ``input`` is their fingerprint."""
         call = int(self.nth(frame, f"{scope}/{name}").rpartition("#")[2])
         id = self.nth(frame, f"{scope}/{name}~{input}")
-        digests = "" if id in self.host.line.operations else digests_of(arguments)
-        return Operation(id, name, input, False, nth=call, arguments=digests)
+        digests = "" if id in self.host.line.operations else arguments.digests
+        recorded = self._recorded(id, arguments)
+        return Operation(id, name, input, False, nth=call, digests=digests, arguments=recorded)
+
+    def _recorded(self, id: str, arguments: Arguments) -> msgspec.Raw:
+        """Return what the log keeps of the arguments of an operation, if it is not remembered."""
+        is_new = self.step.arguments and id not in self.host.line.operations
+        return arguments.stored() if is_new else NOT_RECORDED
 
     def nth(self, frame: Frame, base: str) -> str:
         """Return ``base`` with the number of times it has occurred in this attempt.
@@ -261,6 +279,7 @@ class Visit:
             outcome=outcome,
             part=operation.part,
             nth=operation.nth,
+            digests=operation.digests,
             arguments=operation.arguments,
         )
         await self.host.remember(body, blobs, **facts)
@@ -589,10 +608,3 @@ def key_text(key: object) -> str:
     if not isinstance(key, str | int) or isinstance(key, bool):
         raise StepError(f"key= must be a string or an integer, not {type(key).__name__}: {key!r}.")
     return msgspec.json.encode(key).decode()
-
-
-def _input(callee: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    try:
-        return fingerprint(*callee.given, args, kwargs).hex()[:24]
-    except ValueRefused:
-        return ""

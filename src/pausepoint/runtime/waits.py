@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from pausepoint.clock import LATEST, to_micros
+from pausepoint.codec.arguments import Arguments
 from pausepoint.codec.values import fingerprint, typed
 from pausepoint.definition.workflow import Workflow
 from pausepoint.errors import ChildFailed, OperationTimeout, StepError, ValueRefused
@@ -28,7 +29,7 @@ from pausepoint.runtime.attempts import Policy, fail, rest, timed_out
 from pausepoint.runtime.messages import Receiving
 from pausepoint.runtime.misses import mismatch
 from pausepoint.runtime.pending import Done, Make, Pending, conclude
-from pausepoint.runtime.visit import Frame, Operation, Visit, Wait, key_text
+from pausepoint.runtime.visit import Frame, Operation, Visit, Wait
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -241,8 +242,8 @@ def _identify(
             ) from error
         print_ = ""
     if key is not None:
-        return Operation(f"{scope}/{name}[{key_text(key)}]", name, print_, True)
-    return visit.unkeyed(frame, scope, name, print_, content)
+        return visit.keyed(scope, name, key, print_, Arguments(content))
+    return visit.unkeyed(frame, scope, name, print_, Arguments(content))
 
 
 def _child_id(visit: Visit, operation: Operation, after: str = "") -> SessionId:

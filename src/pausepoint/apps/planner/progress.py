@@ -139,9 +139,8 @@ def _named(state: PlannerState, word: str, see: str) -> list[Place]:
     same = _of_name(places, word)
     course, _, name = (part.strip() for part in word.partition(":"))
     if not same and name and course.casefold() in {each.casefold() for pair in courses.items() for each in pair}:
-        names = {course.casefold()}
-        places = [place for place in places
-                  if names & {place.course_id.casefold(), courses[place.course_id].casefold()}]  # fmt: skip
+        places = [place for place in places if course.casefold() in
+                  (place.course_id.casefold(), courses[place.course_id].casefold())]  # fmt: skip
         word, same = name, _of_name(places, name)
     numbers = read_numbers(word)
     if numbers is not None and not same:

@@ -1,0 +1,192 @@
+"""The arguments of an operation, as people read them: a replay does not need them, and nothing decodes them again.
+
+The stored form is a JSON object of names and values, with the tags of `pausepoint.codec.values`, and three more:
+
+    $masked      a value whose name says that it is a secret, such as ``password`` or ``api_key``
+    $cut         [size in bytes, beginning]: there was no room for the value
+    $:Name       the content of a model, a dataclass or an enum; null if the value cannot be stored
+
+Values that are stored whole take at most `ROOM` bytes together, and the beginnings of the others as many again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from pausepoint.codec.values import fingerprint
+from pausepoint.codec.walk import (
+    DEFAULT_LIMITS,
+    INT_MAX,
+    INT_MIN,
+    OpenWalk,
+    Refusal,
+    decode_json,
+    encode_json,
+    encode_sorted,
+    type_name,
+    write,
+)
+from pausepoint.errors import ValueRefused
+
+ROOM = 4096
+"""How many bytes the values that are stored whole take together."""
+
+BEGINNING = 1000
+"""How many bytes of a value are stored if there is no room for the whole."""
+
+MOST = 32
+"""How many arguments are stored on their own. The rest is stored as one value."""
+
+NOT_RECORDED = msgspec.Raw()
+"""The arguments of an operation that were not recorded."""
+
+_MASKED = object()
+_MASK = b'{"$masked":true}'
+_LIST = b"[%b]"
+_TUPLE = b'{"$tuple":['
+_WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
+_ALWAYS = "password", "passwd", "pwd", "passphrase", "secret", "secrets", "authorization", "credential", "credentials"
+_AT_THE_END = "token", "cookie", "cookies", "apikey", "auth", "bearer"
+_KEYS = "api", "access", "private", "signing", "encryption"
+
+
+@lru_cache(maxsize=4096)
+def is_secret(name: str) -> bool:
+    """Return whether a name says that its value is a secret.
+
+    >>> [name for name in ("apiKey", "X-Auth-Token", "db_password_2", "max_tokens", "key") if is_secret(name)]
+    ['apiKey', 'X-Auth-Token', 'db_password_2']
+    """
+    words = ["", *(word.lower() for word in _WORD.findall(name))]
+    is_key = words[-1] in ("key", "keys") and words[-2] in _KEYS
+    return is_key or words[-1].endswith(_AT_THE_END) or any(word.endswith(_ALWAYS) for word in words)
+
+
+class Arguments:
+    """The arguments of a call by name, each encoded once; as nothing if it cannot be stored."""
+
+    __slots__ = ("texts", "values")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self.values = values
+        self.texts = {name: _encoded(value) for name, value in values.items()}
+
+    def fingerprint(self, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
+        """Return ``fingerprint(*bound, args, kwargs)`` of these arguments. Raises `ValueRefused`."""
+        texts, first = [*self.texts.values()], len(bound) > 0
+        last = first + len(args)
+        if len(texts) != last + len(kwargs) or b"" in texts or (kwargs and any(name[:1] == "$" for name in kwargs)):
+            return fingerprint(*bound, args, kwargs)
+        start = texts[0][len(_TUPLE) : -2] + b"," if first else b""
+        named = sorted(zip(kwargs, texts[last:], strict=True)) if kwargs else ()
+        end = b",".join([_key(name) + text for name, text in named])
+        return sha256(b'[%b{"$tuple":[%b]},{%b}]' % (start, b",".join(texts[first:last]), end)).digest()
+
+    @property
+    def digests(self) -> str:
+        """A short digest of each argument, to compare it with that of another call; empty if one has none."""
+        if b"" in self.texts.values():
+            return ""
+        return ",".join([f"{name}={sha256(_LIST % text).hexdigest()[:6]}" for name, text in self.texts.items()])
+
+    def stored(self) -> msgspec.Raw:
+        """Return what the log keeps of the arguments."""
+        parts: dict[str, bytes] = {}
+        for name, text in self.texts.items():
+            if is_secret(name) and _hides(name, self.values[name]):
+                text = _MASK
+            elif not text or (b'":' in text and _has_secrets(text)):
+                text = _shown(self.values[name])
+            parts[name] = _key(name) + text
+        whole = b"{%b}" % b",".join(parts.values())
+        return msgspec.Raw(whole if len(whole) <= ROOM else _fitting(parts))
+
+
+def arguments_of(stored: msgspec.Raw) -> dict[str, Any] | None:
+    """Return recorded arguments, with the tags of their values; None if they were not recorded."""
+    return decode_json(stored) if bytes(stored) else None
+
+
+def _fitting(parts: dict[str, bytes]) -> bytes:
+    """Return arguments, each encoded with its name, with the largest ones cut."""
+    texts = {name: part[len(_key(name)) :] for name, part in parts.items()}
+    if len(texts) > MOST:
+        rest = [texts.pop(name) for name in list(texts)[MOST - 1 :]]
+        texts[f"and {len(rest):,} more"] = _LIST % b",".join(rest)
+    room, most = ROOM, min(BEGINNING, ROOM // len(texts))
+    for name in sorted(texts, key=lambda name: len(texts[name])):
+        text = texts[name]
+        if len(text) <= room:
+            room -= len(text)
+        else:
+            texts[name] = encode_json({"$cut": [len(text), text[:most].decode(errors="ignore")]})
+    return b"{%b}" % b",".join([_key(name) + text for name, text in texts.items()])
+
+
+@lru_cache(maxsize=4096)
+def _key(name: str) -> bytes:
+    return encode_json(name.encode("utf-8", "backslashreplace").decode()) + b":"
+
+
+def _encoded(value: Any) -> bytes:
+    kind = type(value)
+    try:
+        if kind is str or (kind is int and INT_MIN <= value <= INT_MAX):
+            return encode_json(value)
+        return write(OpenWalk(DEFAULT_LIMITS), value, "", encode_sorted)
+    except (ValueRefused, UnicodeEncodeError):
+        return b""
+
+
+def _hides(name: object, value: object) -> bool:
+    return type(name) is str and value is not None and type(value) is not bool and is_secret(name)
+
+
+def _has_secrets(text: bytes) -> bool:
+    """Return whether encoded JSON may have a key that names a secret."""
+    *before, _ = text.split(b'":')
+    return any(_is_suspect(each[each.rfind(b'"') + 1 :]) for each in before)
+
+
+@lru_cache(maxsize=4096)
+def _is_suspect(key: bytes) -> bool:
+    return key == b"$map" or is_secret(key.decode())
+
+
+def _shown(value: object) -> bytes:
+    try:
+        return write(_ShownWalk(DEFAULT_LIMITS), value, "")
+    except ValueRefused:
+        return encode_json({f"$:{type_name(value)}": None})
+
+
+class _ShownWalk(OpenWalk):
+    """Masks secrets, and shows the type of what cannot be stored."""
+
+    __slots__ = ()
+
+    def named(self, owner: object, parts: dict[str, Any], *options: Any) -> dict[str, Any]:
+        return super().named(owner, _masked(parts), *options)
+
+    def pairs(self, value: dict[Any, Any], depth: int) -> list[list[Any]]:
+        return super().pairs(_masked(value), depth)
+
+    def other(self, value: Any, depth: int) -> Any:
+        if value is _MASKED:
+            return {"$masked": True}
+        try:
+            return super().other(value, depth)
+        except Refusal as refusal:
+            if refusal.value is value and not refusal.oversized:
+                return {f"$:{type_name(value)}": None}
+            raise
+
+
+def _masked(parts: dict[Any, Any]) -> dict[Any, Any]:
+    return {name: _MASKED if _hides(name, value) else value for name, value in parts.items()}
