@@ -13,8 +13,7 @@ from pausepoint.model.stores import About, Proved, Removal, Space, Sweep, Tombst
 from pausepoint.stores.sql import removal, sessions
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.engines import Engine
-from pausepoint.stores.sqlite import pages, schema
-from pausepoint.stores.sqlite.about import about
+from pausepoint.stores.sqlite import about, schema
 from pausepoint.stores.sqlite.ballast import Ballast
 
 T = TypeVar("T")
@@ -76,11 +75,11 @@ class Upkeep:
         return await self._scan(read, at_once=True)
 
     async def space(self) -> Space:
-        return await self._scan(pages.space, at_once=True)
+        return await self._scan(about.space, at_once=True)
 
     async def compact(self, at_most: int) -> int:
         count = max(1, at_most // schema.PAGE_SIZE)
-        given = await self._do(lambda connection: pages.compact(connection, count), urgent=True)
+        given = await self._do(lambda connection: about.compact(connection, count), urgent=True)
         return given * schema.PAGE_SIZE
 
     async def fold(self) -> bool:
@@ -110,13 +109,13 @@ class Upkeep:
     async def check(self) -> list[str]:
         self._check()
         if not self._place.in_memory:  # on a thread of its own, because it reads every page of the file
-            return await asyncio.to_thread(pages.check_file, self._place)
+            return await asyncio.to_thread(about.check_file, self._place)
         with self._reading() as connection:
-            return pages.check(connection)
+            return about.check(connection)
 
     async def about(self) -> About:
         return await self._scan(
-            lambda connection: about(connection, self._place, self._ballast, self._engine.present), at_once=True
+            lambda connection: about.about(connection, self._place, self._ballast, self._engine.present), at_once=True
         )
 
     # transfer
