@@ -174,7 +174,7 @@ async def test_a_handle_is_made_without_reading_the_store(monkeypatch: pytest.Mo
         with pytest.raises(UnknownSession, match="This store has no session 'nobody'"):
             await handle.info()
         with pytest.raises(InvalidSessionId, match=r"'\.\./x' is not a valid session id"):
-            engine.session("../x")
+            await engine.session("../x").info()
     with pytest.raises(StoreClosed):
         engine.session("nobody")
 

@@ -111,9 +111,9 @@ class Control:
         self.service.check_open()
         check_texts(owner=owner)
         if workflow is None:
-            return self.handle(check_session_id(session_id), owner=owner)
+            return self.handle(session_id, owner=owner)
         self.service.register(workflow)
-        return self.handle(check_session_id(session_id), owner=owner, workflow=workflow.name)
+        return self.handle(session_id, owner=owner, workflow=workflow.name)
 
     def files(self, session_id: str) -> Files:
         """Return the files of a session, to add, read and list them."""
