@@ -55,10 +55,10 @@ def link(folder: Path, session_id: str = "spring", seconds: float = DAY) -> str:
 
 
 @contextmanager
-def phone(server: Served, link: str | None = None) -> Iterator[httpx.Client]:
+def phone(base: str, link: str | None = None) -> Iterator[httpx.Client]:
     """Yield a client that has signed in with a link, without the page."""
     with httpx.Client(
-        base_url=f"{server.base}/{NAME}/api", headers={"X-Pausepoint": "1"}, timeout=PATIENCE, trust_env=False,
+        base_url=f"{base}/{NAME}/api", headers={"X-Pausepoint": "1"}, timeout=PATIENCE, trust_env=False,
         verify=False,
     ) as http:  # fmt: skip
         if link is not None:

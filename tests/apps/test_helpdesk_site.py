@@ -211,15 +211,8 @@ class Killed(Held):
         """Start the server, and wait until it listens. At the point ``at`` it kills itself."""
         by = signal.SIGKILL if at else None
         child = super().begin("serve", "--port", str(port), "--shop", "sales.db", "--json", at=at, by=by)
-        end = time.monotonic() + PATIENCE
-        said = ""
-        while "\n" not in said:
-            assert child.is_alive()
-            assert time.monotonic() < end
-            time.sleep(0.02)
-            with suppress(FileNotFoundError):  # the process has just begun
-                said = self.outputs(child)[0]
-        return child, int(json.loads(said.splitlines()[0])["sites"]["chat"].rsplit(":", 1)[1].split("/")[0])
+        said = json.loads(self.first_line(child))
+        return child, int(said["sites"]["chat"].rsplit(":", 1)[1].split("/")[0])
 
 
 @pytest.mark.long

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +20,12 @@ from pausepoint.apps.planner.models import Upload
 from pausepoint.server.tokens import Tokens
 from pausepoint.server.visitors import Visitors
 from tests.apps.calls import Call, calling
-from tests.apps.planner_kit import CALC, HIST
+from tests.apps.planner_kit import CALC, HIST, run
 from tests.apps.planner_web import link, phone, plan, web
 from tests.server.kit import Served
+from tests.support.forkserver import Child, Forks
+from tests.support.held import Driven
+from tests.support.waits import until
 
 call = calling(main)
 
@@ -64,7 +69,7 @@ def left(document: dict[str, Any], what: str) -> int:
 
 def test_the_page_shows_every_row_of_the_plan(shared: Served) -> None:
     state = shared.run(shared.engine.state("spring"))
-    with phone(shared, link(shared.folder)) as http:
+    with phone(shared.base, link(shared.folder)) as http:
         document = read(http)
     shown = [(row["id"], row["task"], row["minutes"]) for row in rows(document)]
     planned = state.planning_state.plan_rows  # type: ignore[attr-defined]
@@ -78,7 +83,7 @@ def test_the_page_shows_every_row_of_the_plan(shared: Served) -> None:
 def test_a_mark_of_a_row_is_kept_written_and_removed(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         table = Path(plan(server).artifacts.csv_path or "")
-        with phone(server, link(tmp_path)) as http:
+        with phone(server.base, link(tmp_path)) as http:
             first, second, *_ = rows(read(http))
             assert status(mark(http, first["id"]), first["id"]) == "done"
             assert status(mark(http, second["id"]), second["id"]) == "done"  # the planner may still write the first
@@ -100,7 +105,7 @@ def test_a_topic_is_marked_and_unmarked_and_one_of_another_course_with_its_name_
     book.write_text(f"# Sea\n\n{text}")
     with web(tmp_path) as server:
         plan(server, uploads=[Upload(path=book, is_shared=True)], shared_constraints={"max_minutes_per_day": 240})
-        with phone(server, link(tmp_path)) as http:
+        with phone(server.base, link(tmp_path)) as http:
             before = read(http)
             whole = left(before, "calc2: Eels")
             after = mark(http, "calc2: Eels")
@@ -115,7 +120,7 @@ def test_a_topic_is_marked_and_unmarked_and_one_of_another_course_with_its_name_
 
 
 def test_what_cannot_be_marked_is_refused_by_name_and_changes_nothing(shared: Served) -> None:
-    with phone(shared, link(shared.folder)) as http:
+    with phone(shared.base, link(shared.folder)) as http:
         before = read(http)
         refused = {
             "calc2-000000": (409, "calc2-000000: No row, day, topic or section has this name"),
@@ -143,7 +148,7 @@ def test_a_forged_expired_changed_revoked_or_foreign_link_is_refused_with_a_sent
         "of the chat": Visitors(Tokens(folder), "chat").link("spring", 60).link, "the token": shared.tokens.own,
     }  # fmt: skip
     for name, text in wrong.items():
-        with phone(shared) as http:
+        with phone(shared.base) as http:
             answer = http.post("/login", json={"link": text})
             assert (answer.status_code, "set-cookie" in answer.headers) == (401, False), name
             assert answer.json()["detail"] == "The link is wrong, has expired or was revoked. Ask for a new one.", name
@@ -153,7 +158,7 @@ def test_a_forged_expired_changed_revoked_or_foreign_link_is_refused_with_a_sent
 
 
 def test_a_link_opens_one_plan_and_nothing_else_of_the_server(shared: Served) -> None:
-    with phone(shared, link(shared.folder, "autumn")) as http:
+    with phone(shared.base, link(shared.folder, "autumn")) as http:
         assert read(http)["session_id"] == "autumn"
         cookies = "; ".join(f"{cookie.name}={cookie.value}" for cookie in http.cookies.jar)
         for path in ("/sessions", "/sessions/autumn/state", "/inbox"):
@@ -166,7 +171,7 @@ def test_a_link_opens_one_plan_and_nothing_else_of_the_server(shared: Served) ->
 def test_a_session_without_a_plan_and_one_that_is_gone_say_so(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         plan(server, courses=[CALC | {"midterm_date": None}])  # the planner waits for a date
-        with phone(server, link(tmp_path)) as http, phone(server, link(tmp_path, "gone")) as other:
+        with phone(server.base, link(tmp_path)) as http, phone(server.base, link(tmp_path, "gone")) as other:
             assert (read(http)["version"], read(http)["days"]) == (0, [])
             answer = other.get("/plan")
             assert (answer.status_code, "gone" in answer.json()["detail"]) == (404, True)
@@ -175,7 +180,7 @@ def test_a_session_without_a_plan_and_one_that_is_gone_say_so(tmp_path: Path) ->
 def test_marks_that_come_at_once_are_all_kept(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         plan(server)
-        with phone(server, link(tmp_path)) as http:
+        with phone(server.base, link(tmp_path)) as http:
             ids = [row["id"] for row in rows(read(http))][:5]
             threads = [threading.Thread(target=mark, args=(http, each)) for each in ids]
             for thread in threads:
@@ -188,7 +193,7 @@ def test_marks_that_come_at_once_are_all_kept(tmp_path: Path) -> None:
 def test_a_server_that_drives_nothing_keeps_marks_for_the_planner(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         plan(server)
-    with web(tmp_path, drives="none") as server, phone(server, link(tmp_path)) as http:
+    with web(tmp_path, drives="none") as server, phone(server.base, link(tmp_path)) as http:
         first, second, *_ = rows(read(http))
         assert status(mark(http, first["id"]), first["id"]) == "done"
         assert status(mark(http, second["id"]), second["id"]) == "done"
@@ -196,6 +201,36 @@ def test_a_server_that_drives_nothing_keeps_marks_for_the_planner(tmp_path: Path
         outcome = engine.resume("spring").outcome()
     assert outcome.state.status == "completed"
     assert {each.row_id for each in outcome.state.user_inputs.progress} == {first["id"], second["id"]}
+
+
+class Program(Driven):
+    """The planner's program, which serves plans."""
+
+    job = "tests.apps.planner_watched:job"
+
+    def serve(self, port: int = 0) -> tuple[Child, str]:
+        """Start the server, and return its address when it listens."""
+        child = self.begin("serve", "--port", str(port), "--json")
+        return child, json.loads(self.first_line(child))["sites"]["plan"].removesuffix("/plan/")
+
+
+@pytest.mark.long
+def test_a_server_that_is_killed_after_a_mark_has_it_and_writes_it_when_it_is_back(
+    tmp_path: Path, forks: Forks
+) -> None:
+    program = Program(tmp_path, forks)
+    with Engine(program.store, workflows=[planner]) as engine:
+        table = Path(run(engine, "spring").artifacts.csv_path or "")
+    child, base = program.serve()
+    with phone(base, link(tmp_path)) as http:
+        row = rows(read(http))[0]
+        assert status(mark(http, row["id"]), row["id"]) == "done"
+        program.kill(child)
+        again, _ = program.serve(int(base.rpartition(":")[2]))
+        assert status(read(http), row["id"]) == "done"  # the sign-in outlives the server, too
+    until(lambda: ",done," in table.read_text("utf-8"), "the plan was not written again")
+    again.signal(signal.SIGTERM)
+    program.ends(again, 143)
 
 
 # the command
@@ -209,7 +244,7 @@ def test_the_command_prints_a_link_and_revokes_it(here: Path, call: Call) -> Non
     assert printed.code == 0
     address, _, signed = printed.out.strip().partition("#link=")
     assert address == "https://plan.example.org/plan/"
-    with web(here) as server, phone(server, signed) as http:
+    with web(here) as server, phone(server.base, signed) as http:
         assert read(http)["session_id"] == "spring"
         revoked = call("link", "--revoke", "--json", *store)
         assert (revoked.code, revoked.document) == (0, {"session_id": "spring", "revoked": True})

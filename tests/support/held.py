@@ -23,6 +23,7 @@ from typing import Any, Self
 
 from tests.support.forkserver import Child, Forks
 from tests.support.loop import PATIENCE
+from tests.support.waits import until
 
 ENDS = {signal.SIGKILL: -signal.SIGKILL, signal.SIGINT: 130, signal.SIGTERM: 143}
 """The exit code of a program, by the signal that ended it."""
@@ -136,6 +137,16 @@ class Driven:
         """Return what the process wrote to standard output and standard error."""
         out = self._said(child.number)
         return out.read_text("utf-8"), Path(f"{out}.err").read_text("utf-8")
+
+    def first_line(self, child: Child) -> str:
+        """Wait until a process that goes on has written a line to standard output, and return it."""
+        out = self._said(child.number)
+
+        def line() -> str:
+            assert child.is_alive(), self.said(child)
+            return out.read_text("utf-8").partition("\n")[0] if out.exists() and "\n" in out.read_text("utf-8") else ""
+
+        return until(line, "the process has written nothing")
 
     def _said(self, number: int) -> Path:
         return self.folder / f"said-{number}.txt"

@@ -137,11 +137,11 @@ def _named(state: PlannerState, word: str, see: str) -> list[Place]:
     places = places_of(state.estimation_state.topic_estimates)
     courses = {course.course_id: course.course_name for course in state.user_inputs.courses}
     same = _of_name(places, word)
-    course, _, name = (part.strip() for part in word.partition(":"))
-    if not same and name and course.casefold() in {each.casefold() for pair in courses.items() for each in pair}:
-        places = [place for place in places if course.casefold() in
-                  (place.course_id.casefold(), courses[place.course_id].casefold())]  # fmt: skip
-        word, same = name, _of_name(places, name)
+    course, _, rest = (part.strip() for part in word.partition(":"))
+    ids = {each for each, name in courses.items() if course.casefold() in (each.casefold(), name.casefold())}
+    if not same and rest and ids:
+        places = [place for place in places if place.course_id in ids]
+        word, same = rest, _of_name(places, rest)
     numbers = read_numbers(word)
     if numbers is not None and not same:
         if found := numbered(places, numbers, courses):
