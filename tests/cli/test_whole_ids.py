@@ -45,7 +45,7 @@ PROGRAMS: dict[str, tuple[dict[str, list[str]], dict[str, list[str]], set[str]]]
             "course": ["calc"], "file": ["notes.md"], "replan": [], "done": [], "skip": ["row-1"],
             "estimate": ["limits", "30"], "pace": ["1.5"], "partial": ["notes.md", "--warning", "half"], "retry": [],
             "remove": ["notes.md"], "replace": ["notes.md", "other.md"],
-            "end": [],
+            "end": [], "link": [],
         },
         {"progress": [], "document": [], "plans": [], "save": ["out"], "open": []},
         {"create"},
