@@ -55,11 +55,13 @@ async def _talk(path: Path, turns: int) -> list[float]:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             await asyncio.to_thread(process.stdout.readline)
-            answers = (event async for event in engine.events(SESSION, follow=True) if event.event_type == "answered")
+            answers = (
+                event async for event in engine.session(SESSION).events(follow=True) if event.event_type == "answered"
+            )
             times = []
             for turn in range(turns + 1):
                 began = time.perf_counter()
-                await engine.send(SESSION, str(turn))
+                await engine.session(SESSION).send(str(turn))
                 assert (await anext(answers)).summary == str(turn)
                 times.append((time.perf_counter() - began) * 1e3)
     return times[1:]

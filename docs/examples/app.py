@@ -62,14 +62,14 @@ async def start(run: str, task: Annotated[str, Body(embed=True)], engine: Open) 
 
 @app.get("/runs/{run}")
 async def show(run: str, engine: Open) -> dict[str, Any]:
-    found = await engine.outcome(run, wait=False)
+    found = await engine.session(run).outcome(wait=False)
     questions = [{"id": each.id, "text": each.next_question, "about": each.payload} for each in found.questions]
     return {"status": found.status, "questions": questions, "result": found.state.result}
 
 
 @app.get("/runs/{run}/stream")
 async def stream(run: str, engine: Open, last_event_id: Annotated[int, Header()] = 0) -> StreamingResponse:
-    await engine.info(run)  # 404 before the response begins
+    await engine.session(run).info()  # 404 before the response begins
 
     async def lines() -> AsyncIterator[str]:
         async for item in engine.session(run).stream(last_event_id):
@@ -104,5 +104,5 @@ async def resume(run: str, engine: Open) -> dict[str, Any]:
 
 @app.post("/runs/{run}/answers/{question}")
 async def answer(run: str, question: str, value: Annotated[Any, Body(embed=True)], engine: Open) -> dict[str, Any]:
-    await engine.answer(question, value, session_id=run)
+    await engine.session(run).answer(value, question=question)
     return await show(run, engine)

@@ -70,10 +70,10 @@ chat = Workflow("chat", state=Chat, steps=[turn], routes=[again], events=["answe
 async def say(engine: Engine, chat_id: str, message_id: str, text: str) -> str:
     """Send a message, wait until the chat stops, and return what it says."""
     try:
-        await engine.send(chat_id, text, key=message_id, workflow=chat)
+        await engine.session(chat_id, chat).send(text, key=message_id, start={})
     except SessionEnded as error:
         return str(error)
-    outcome: Outcome[Chat] = await engine.outcome(chat_id)
+    outcome: Outcome[Chat] = await engine.session(chat_id).outcome()
     if outcome.questions:
         return outcome.questions[0].next_question
     if outcome.status == "waiting":  # for the next message

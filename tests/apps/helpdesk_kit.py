@@ -29,7 +29,7 @@ class Chatting:
 
     async def says(self, text: str) -> str:
         """Send a message; what the person is shown then: replies, and what is asked."""
-        await self.engine.send(self.session.id, text, channel="test")
+        await self.engine.session(self.session.id).send(text, channel="test")
         return await self.shown()
 
     async def shown(self) -> str:

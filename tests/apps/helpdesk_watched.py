@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from pausepoint import Engine
+from pausepoint import Session
 from pausepoint.apps.helpdesk.__main__ import main
 from pausepoint.apps.helpdesk.chat import Talk, played
 from pausepoint.apps.helpdesk.models import Desk
@@ -42,14 +42,14 @@ def watch_tool(name: str) -> None:
 def watch_all() -> None:
     for name in TOOLS:
         watch_tool(name)
-    real = Engine.send
+    real = Session.send
 
-    async def message(self: Engine, session_id: str, value: Any, **options: Any) -> Any:
-        status = await real(self, session_id, value, **options)
+    async def message(self: Session[Any], value: Any, **options: Any) -> Any:
+        status = await real(self, value, **options)
         passed(f"said {value}")
         return status
 
-    Engine.send = message  # type: ignore[method-assign, assignment]
+    Session.send = message  # type: ignore[method-assign]
 
 
 def warm_up() -> None:

@@ -211,9 +211,9 @@ class Helpdesk(Held, App):
 
         async def look() -> list[dict[str, Any]]:
             async with Engine(self.store, workflows=[helpdesk], signals=False) as engine:
-                assert (await engine.info("c1")).status is Status.COMPLETED
+                assert (await engine.session("c1").info()).status is Status.COMPLETED
                 assert (await engine.verify()).ok
-                state: Any = await engine.state("c1")
+                state: Any = await engine.session("c1").state()
                 return [message.model_dump() for message in state.messages]
 
         return asyncio.run(look()), contents(self.folder / "shop.db")

@@ -54,7 +54,7 @@ def test_the_model_writes_the_words_and_the_facts_stay_as_they_were_computed(ser
     assert told[0] == "Sample Student has 10 open assignments."
     assert "Write in English." in server.requests[1]["messages"][0]["content"]
     with Engine(store, workflows=[aura]) as engine:
-        assert engine.info(done.session_id).spent_tokens == 2 * (PROMPT_TOKENS + COMPLETION_TOKENS)
+        assert engine.session(done.session_id).info().spent_tokens == 2 * (PROMPT_TOKENS + COMPLETION_TOKENS)
 
 
 def test_without_a_model_the_same_facts_are_told_in_plain_words(
@@ -102,7 +102,7 @@ def test_trouble_with_the_model_costs_its_words_and_nothing_else(
     assert why in note
     assert note in unescape(done.report.html.read_text("utf-8"))
     with Engine(store) as engine:
-        events = list(engine.events(done.session_id))
+        events = list(engine.session(done.session_id).events())
     (said,) = [event.summary for event in events if event.event_type == COMPUTED]
     assert said.startswith("The summary uses the computed words:")
     assert "operation.retried" not in [event.event_type for event in events]
@@ -115,7 +115,7 @@ def test_a_resume_does_not_pay_for_an_answer_again(server: ModelServer, store: P
     server.will(says("advice"), says("summary"))
     with Engine(store, workflows=[aura]) as engine:
         engine.start(aura, state, session_id="s1", owner=STUDENT).outcome()
-        assert engine.info("s1").status == "failed"
+        assert engine.session("s1").info().status == "failed"
     reports.unlink()
     done = run_aura_orchestrator(STUDENT, "s1", store=store)
     assert done.report is not None

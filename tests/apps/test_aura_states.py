@@ -463,7 +463,11 @@ def test_an_odd_event_is_said_in_the_report_and_in_the_log_and_the_calendar_is_u
     assert done.report is not None
     assert note in done.report.markdown.read_text("utf-8")
     with Engine(store, workflows=[aura]) as engine:
-        said = [event.summary for event in engine.events(done.session_id) if event.event_type == workflow.ODD_EVENT]
+        said = [
+            event.summary
+            for event in engine.session(done.session_id).events()
+            if event.event_type == workflow.ODD_EVENT
+        ]
     assert said == [note]
 
 

@@ -135,7 +135,7 @@ async def test_a_shop_whose_file_is_gone_is_named_and_the_chat_goes_on_when_it_i
     async with chatting(tmp_path) as chat:
         await chat.says("refund B-2001, it is damaged")
         kept = chat.shop.rename(tmp_path / "elsewhere.db")
-        await chat.engine.send(chat.session.id, "yes")
+        await chat.engine.session(chat.session.id).send("yes")
         failure = (await chat.session.outcome()).failure
         assert failure is not None
         assert f"The shop's file {chat.shop} is missing. Put it back" in failure.message
@@ -466,7 +466,7 @@ async def test_a_message_that_comes_while_it_is_paused_is_kept_and_answers_what_
     async with chatting(tmp_path) as chat:
         await chat.says("refund B-2001")
         await chat.session.pause(reason="lunch")
-        await chat.engine.send("c1", "it is damaged")
+        await chat.engine.session("c1").send("it is damaged")
         assert await chat.session.status() is Status.PAUSED
         assert len(rows(chat.shop, "SELECT * FROM refunds")) == 0
         await chat.session.resume()
@@ -555,7 +555,7 @@ async def test_two_channels_talk_to_one_chat_and_one_answer_counts(tmp_path: Pat
             await chat.engine.answer(question.id, {"approved": False}, by="ben", channel="mail")
         assert "Done: 35.50 €" in await chat.shown()
         assert effects(chat.shop)["refunds"] == 1
-        messages = [chat.engine.send("c1", f"where is {number}?") for number in ("A-1001", "A-1002", "B-2001")]
+        messages = [chat.engine.session("c1").send(f"where is {number}?") for number in ("A-1001", "A-1002", "B-2001")]
         await asyncio.gather(*messages)
         shown = ""
         while shown.count("Order ") < 3:

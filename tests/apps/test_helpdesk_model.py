@@ -42,7 +42,11 @@ def told(server: ModelServer, number: int) -> Any:
 async def _failures(chat: Chatting) -> list[str]:
     found = [event.summary async for event in chat.session.events() if event.event_type == agent.MODEL_FAILED]
     for child in await chat.session.children():
-        found += [e.summary async for e in chat.engine.events(child.session_id) if e.event_type == agent.MODEL_FAILED]
+        found += [
+            e.summary
+            async for e in chat.engine.session(child.session_id).events()
+            if e.event_type == agent.MODEL_FAILED
+        ]
     return found
 
 

@@ -30,9 +30,9 @@ async def _asked(chat: Chatting) -> list[str]:
 
 
 async def _answer(chat: Chatting, session_id: str, **answer: str) -> None:
-    [question] = await chat.engine.questions(session_id)
+    [question] = await chat.engine.session(session_id).questions()
     await chat.engine.answer(question.id, answer, by="Mia", channel="http")
-    assert (await chat.engine.outcome(session_id)).status is Status.COMPLETED
+    assert (await chat.engine.session(session_id).outcome()).status is Status.COMPLETED
     await chat.session.outcome()
 
 
@@ -44,7 +44,7 @@ async def test_a_ticket_asks_a_person_and_the_answer_reaches_the_chat_once(tmp_p
         await chat.says("a human please")
         [asked] = await _asked(chat)
         assert await _asked(chat) == [asked]  # it is asked once
-        [question] = await chat.engine.questions(asked)
+        [question] = await chat.engine.session(asked).questions()
         assert question.next_question == "Ticket 1 from ann@example.com: “a human please” What do you reply?"
         newest, *_, oldest = question.payload.splitlines()
         assert (newest.partition(":")[0], oldest) == ("bot", "customer: where is A-1001?")
@@ -75,7 +75,7 @@ async def test_a_question_is_withdrawn_if_an_operator_deals_with_the_chat_elsewh
         [asked] = await _asked(chat)
         await conversation.say(chat.engine, "c1", "I look into it.", by="Ben")
         assert await _asked(chat) == []
-        assert (await chat.engine.outcome(asked)).status is Status.COMPLETED
+        assert (await chat.engine.session(asked).outcome()).status is Status.COMPLETED
         read = await conversation.read(chat.engine, "c1")
         assert [each.text for each in read.messages if each.role == "operator"] == ["I look into it."]
         assert [(case.chat, case.operator, case.waits) for case in await cases(chat.engine)] == [("c1", "Ben", False)]
@@ -93,9 +93,9 @@ async def test_an_answer_takes_over_at_once_even_if_the_bot_has_just_asked_somet
         notice = Notice(kind="say", by="Mia", text="Hello, I am Mia.", seen=2)
         queued = conversation.notify(chat.engine, "c1", notice, f"{asked}-say")
         await asyncio.gather(conversation.send(chat.engine, "c1", "refund B-2001, it is damaged"), queued)
-        [question] = await chat.engine.questions(asked)
+        [question] = await chat.engine.session(asked).questions()
         await chat.engine.answer(question.id, {"reply": "Hello, I am Mia.", "then": "keep the chat"}, by="Mia")
-        await chat.engine.outcome(asked)
+        await chat.engine.session(asked).outcome()
         await chat.session.outcome()
         assert len(await chat.session.questions()) == 1  # so it did wait
         assert await attend(chat.engine, "c1")
@@ -133,7 +133,7 @@ async def test_a_message_that_the_operator_has_not_read_asks_again(tmp_path: Pat
         assert await _asked(chat) == [asked]
         await _answer(chat, asked, reply="I am sorry. I send another one.", then=then)
         [again] = await _asked(chat)
-        [question] = await chat.engine.questions(again)
+        [question] = await chat.engine.session(again).questions()
         assert question.next_question.startswith("A message for you from c1: “and I have moved to 5 Mill Lane”")
         await _answer(chat, again, reply="To that address.", then="hand back to the bot")
         assert await _asked(chat) == []
@@ -147,9 +147,9 @@ async def test_an_answer_to_a_chat_that_has_ended_is_not_delivered_and_says_so(t
         [asked] = await _asked(chat)
         await chat.says("bye")
         assert await _asked(chat) == [asked]
-        [question] = await chat.engine.questions(asked)
+        [question] = await chat.engine.session(asked).questions()
         await chat.engine.answer(question.id, {"reply": "Hello"}, by="Mia")
-        assert (await chat.engine.outcome(asked)).state.delivered is False
+        assert (await chat.engine.session(asked).outcome()).state.delivered is False
 
 
 @pytest.mark.long

@@ -91,7 +91,7 @@ def resumed(store: Path) -> Outcome[Paper]:
 def history(store: Path, kind: str) -> list[Any]:
     async def read() -> list[Any]:
         async with Engine(store) as engine:
-            return [event async for event in engine.events("mine") if event.event_type == kind]
+            return [event async for event in engine.session("mine").events() if event.event_type == kind]
 
     return asyncio.run(read())
 

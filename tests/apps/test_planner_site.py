@@ -68,11 +68,11 @@ def left(document: dict[str, Any], what: str) -> int:
 
 
 def test_the_page_shows_every_row_of_the_plan(shared: Served) -> None:
-    state = shared.run(shared.engine.state("spring"))
+    state = shared.run(shared.engine.session("spring").state())
     with phone(shared.base, link(shared.folder)) as http:
         document = read(http)
     shown = [(row["id"], row["task"], row["minutes"]) for row in rows(document)]
-    planned = state.planning_state.plan_rows  # type: ignore[attr-defined]
+    planned = state.planning_state.plan_rows
     assert shown == [(row.row_id, row.task_description, row.estimated_minutes) for row in planned if
                      row.estimated_minutes]  # fmt: skip
     assert document["session_id"] == "spring"
@@ -89,7 +89,7 @@ def test_a_mark_of_a_row_is_kept_written_and_removed(tmp_path: Path) -> None:
             assert status(mark(http, second["id"]), second["id"]) == "done"  # the planner may still write the first
             assert [status(read(http), row["id"]) for row in (first, second)] == ["done", "done"]
             assert status(mark(http, first["id"], False), first["id"]) == "planned"
-            server.run(server.engine.outcome("spring"))
+            server.run(server.engine.session("spring").outcome())
             with table.open(newline="") as file:
                 assert [row["row_id"] for row in csv.DictReader(file) if row["status"] == "done"] == [second["id"]]
     # What was marked is there without the server.

@@ -333,7 +333,7 @@ def test_an_ended_session_takes_its_files_and_plans_along_and_says_so_last(
     assert not folder.exists()
     with pytest.raises(UnknownSession):
         sessions.document(engine, "s1")
-    assert [event.summary for event in engine.events("s1")] == ["removed by ann: the term is over"]
+    assert [event.summary for event in engine.session("s1").events()] == ["removed by ann: the term is over"]
 
 
 def test_a_file_that_comes_while_another_holds_the_session_back_is_read_too(

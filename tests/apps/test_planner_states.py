@@ -355,7 +355,7 @@ def test_a_write_beyond_its_own_at_run_time_is_refused_and_logged(engine: Blocki
     assert outcome.failure is not None
     assert outcome.failure.type == "WriteRefused"
     assert outcome.state == state
-    refused = [event for event in engine.events("s1") if event.event_type == "write.refused"]
+    refused = [event for event in engine.session("s1").events() if event.event_type == "write.refused"]
     assert [(event.agent_name, event.data["field"]) for event in refused] == [(name, other)]
 
 

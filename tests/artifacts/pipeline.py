@@ -160,7 +160,7 @@ class Desk:
 
     async def events(self) -> list[tuple[str, str]]:
         async with self.engine() as engine:
-            return [(each.event_type, each.summary) async for each in engine.events("s1")]
+            return [(each.event_type, each.summary) async for each in engine.session("s1").events()]
 
     def file(self, path: str) -> Path:
         return self.folder / path

@@ -337,7 +337,7 @@ async def test_an_artifact_that_became_a_link_is_not_read_through_it(tmp_path: P
     with pytest.raises(UndecidedEdits, match=r"header\.md is invalid: .* without following a link"):
         await desk.resume(edits="accept")
     async with desk.engine() as engine:
-        assert "secret" not in str(await engine.state("s1"))
+        assert "secret" not in str(await engine.session("s1").state())
     await desk.resume(edits="discard")
     assert desk.file("header.md").read_text() == "# Fern, call 1\n"
     assert not desk.file("header.md").is_symlink()

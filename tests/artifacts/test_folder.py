@@ -85,7 +85,7 @@ async def test_a_resume_that_changes_nothing_reads_each_artifact_once_and_thread
     started.clear()
     reads.clear()
     async with Engine(tmp_path / "a.db", workflows=[book], hold=0) as engine:
-        await engine.send("b", "good")
+        await engine.session("b").send("good")
         assert (await (await engine.resume("b")).outcome()).state.verdict == "good"
     chapters = {path: count for path, count in reads.items() if path.startswith("chapters/")}
     assert (len(chapters), set(chapters.values())) == (60, {1})
@@ -140,7 +140,7 @@ async def test_of_sessions_that_begin_in_one_folder_at_a_time_one_gets_it(tmp_pa
             text for text in said if f"belongs to session 's{owner}'" in text and "Choose another folder" in text
         ] == [text for text in said if text != "completed"]
         assert len({*said}) == 2
-        state: Any = await engine.state(f"s{owner}")
+        state: Any = await engine.session(f"s{owner}").state()
         assert desk.file("4-final.md").read_text() == state.memo
 
 
@@ -372,6 +372,8 @@ async def test_an_entry_is_known_by_its_name_whatever_the_fields_in_the_path_are
         await (await engine.resume("s1")).outcome()
     shutil.rmtree(tmp_path / "output" / OWN)
     async with Engine(tmp_path / "other.db", signals=False) as engine:
-        rebuilt: Any = await engine.state((await engine.rebuild(tmp_path / "output", workflow, title="A-B")).id)
+        rebuilt: Any = await engine.session(
+            (await engine.rebuild(tmp_path / "output", workflow, title="A-B")).id
+        ).state()
     assert spared == [{}, {"c-d": "1"}]
     assert rebuilt.notes == {"c-d": "1", "e-f": "2"}

@@ -67,7 +67,7 @@ def check(
 
     async def look() -> None:
         async with desk.engine() as engine:
-            state = await engine.state("s1")
+            state = await engine.session("s1").state()
             assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
             assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
             assert desk.file("4-final.md").read_text() == state.model_dump()["memo"]
@@ -75,7 +75,7 @@ def check(
             assert claim in state.model_dump()["research"][0]["claim"]
             for name, text in state.model_dump()["sections"].items():
                 assert desk.file(f"2-sections/{name}.md").read_text() == text
-            kinds = [event.event_type async for event in engine.events("s1")]
+            kinds = [event.event_type async for event in engine.session("s1").events()]
             assert "artifact.set_aside" not in kinds
             assert ("artifact.edited" in kinds) == edited, "no edit is invented, none is lost"
 

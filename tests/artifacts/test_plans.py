@@ -61,7 +61,7 @@ class World:
         await self.engine.session("s1").adopt()
 
     async def resume(self, rerun: list[str], until: str | None) -> None:
-        before: Any = await self.engine.state("s1")
+        before: Any = await self.engine.session("s1").state()
         plan = await self.engine.session("s1").plan(rerun=rerun)
         planned = [each.step for each in plan if each.verdict in ("next", "will run")]
         session = await self.engine.resume("s1", edits="accept", rerun=rerun, until=until)
@@ -69,7 +69,7 @@ class World:
         ran = [name for name in calls.taken() if name in STEPS]
         assert ran == (planned if ended else planned[: len(ran)]), f"{plan}"
         await self._check(ended)
-        after: Any = await self.engine.state("s1")
+        after: Any = await self.engine.session("s1").state()
         assert (after.company, after.outline) == (before.company, before.outline), "no step writes these"
 
     async def _check(self, ended: bool) -> None:

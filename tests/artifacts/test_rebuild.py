@@ -60,7 +60,7 @@ async def test_every_step_can_be_where_a_session_goes_on_in_another_store(tmp_pa
     await stopped_after(desk, STEPS[last])
     calls.taken()
     async with desk.engine() as engine:
-        state = await engine.state("s1")
+        state = await engine.session("s1").state()
     found = detect(desk.folder, rated)
     assert (found.resume_at, found.recorded, found.inconsistent) == (STEPS[last + 1], True, ())
     async with desk.engine("other.db") as engine:
@@ -85,7 +85,7 @@ async def test_a_complete_folder_is_complete_and_no_step_runs(desk: Desk) -> Non
         again = await engine.rebuild(desk.folder, rated)
     assert (outcome.status.value, ran(), again.id) == ("completed", [], "s1")
     async with desk.engine() as engine:
-        assert outcome.state == await engine.state("s1"), "also what no file carries"
+        assert outcome.state == await engine.session("s1").state(), "also what no file carries"
 
 
 @pytest.mark.covers("S4.40", "S4.75")

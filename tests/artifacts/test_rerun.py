@@ -106,9 +106,9 @@ async def test_discarding_puts_back_also_what_nobody_has_built_on(desk: Desk) ->
 @on_loop
 async def test_where_nothing_was_edited_nothing_is_adopted_and_what_has_ended_stays_so(desk: Desk) -> None:
     async with desk.engine() as engine:
-        before = await engine.info("s1")
+        before = await engine.session("s1").info()
         assert await engine.session("s1").adopt() == []
-        after = await engine.info("s1")
+        after = await engine.session("s1").info()
     assert (after.seq, after.status) == (before.seq, before.status)
 
 

@@ -27,21 +27,21 @@ def desk(tmp_path: Path) -> Desk:
 
 async def restored(engine: Engine) -> list[Any]:
     """The events of restores, as (agent, summary, data)."""
-    found = [each async for each in engine.events("s1") if each.event_type == "artifact.restored"]
+    found = [each async for each in engine.session("s1").events() if each.event_type == "artifact.restored"]
     return [(each.agent_name, each.summary, each.data) for each in found]
 
 
 @on_loop
 async def test_a_restore_is_recorded_with_its_author_and_reason(desk: Desk) -> None:
     async with desk.engine() as engine:
-        before = await engine.info("s1")
+        before = await engine.session("s1").info()
         assert await engine.session("s1").restore(by="ada", reason="a typo") == ["1-research.json"]
-        after = await engine.info("s1")
+        after = await engine.session("s1").info()
         assert (after.status, after.seq) == (before.status, before.seq + 1), "a completed session stays completed"
         [(agent, summary, data)] = await restored(engine)
         assert (agent, summary) == ("ada", "restored by ada: 1-research.json (a typo)")
         assert (list(data["files"]), data["by"], data["reason"]) == (["1-research.json"], "ada", "a typo")
-        assert (await engine.verify("s1")).ok
+        assert (await engine.session("s1").verify()).ok
         assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
     assert ((await desk.resume()).status.value, calls.taken()) == ("completed", [])
 

@@ -164,7 +164,7 @@ class World:
         files = {path: path.read_bytes() for path in self.desk.folder.rglob("*") if path.is_file()}
         try:
             async with self.desk.engine() as engine:
-                return files, (await engine.info("s1")).seq
+                return files, (await engine.session("s1").info()).seq
         except PausepointError:
             return files, 0
 
@@ -195,7 +195,7 @@ class World:
         async with self.desk.engine() as engine:
             assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
             assert {each.verdict for each in await engine.session("s1").plan()} == {"done"}
-            state: Any = await engine.state("s1")
+            state: Any = await engine.session("s1").state()
         assert self.desk.file("header.md").read_text() == state.header
         assert self.desk.file("4-final.md").read_text() == state.memo
         claim = json.loads(self.desk.file("1-research.json").read_text())[0]["claim"]

@@ -49,10 +49,10 @@ async def test_an_edit_with_finished_readers_is_not_taken_in_without_a_decision(
     assert (await desk.states())["1-research.json"] == "edited"
     async with desk.engine() as engine:
         plan = await engine.session("s1").plan()
-        before = (await engine.info("s1")).seq
+        before = (await engine.session("s1").info()).seq
         with pytest.raises(UndecidedEdits) as refused:
             await engine.resume("s1")
-        assert (await engine.info("s1")).seq == before
+        assert (await engine.session("s1").info()).seq == before
     assert refused.value.paths == ["1-research.json"]
     assert refused.value.stale == ["draft", "finalize"]
     assert "draft (" in str(refused.value), "what redoing costs is said"
@@ -350,7 +350,7 @@ async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: D
     assert desk.file("header.md").read_text() == outcome.state.header == "# Fern, call 1\n", "made anew"
     async with desk.engine() as engine:
         await engine.session("s1").rewind("finalize")
-        assert (await engine.state("s1")).model_dump()["research"][0]["claim"].endswith("grows moss.")
+        assert (await engine.session("s1").state()).model_dump()["research"][0]["claim"].endswith("grows moss.")
 
 
 @on_loop
@@ -436,8 +436,8 @@ async def test_a_redacted_field_is_in_no_record_of_edits_and_kept_checkpoints(de
         row = await engine.store.get("s1")
         assert row is not None
         payloads = b"".join(record.payload for record in await engine.store.records(row.key, 1) if not record.redacted)
-        assert (await engine.verify("s1")).ok
-        assert (await engine.state("s1")).model_dump()["header"] == ""
+        assert (await engine.session("s1").verify()).ok
+        assert (await engine.session("s1").state()).model_dump()["header"] == ""
     assert b"a secret of Ada" not in payloads
 
 
@@ -531,10 +531,10 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
     desk.file("4-final.md").write_text("## by hand, and long enough\n")
     desk.workflow = newer
     async with desk.engine() as engine:
-        before = (await engine.info("s1")).seq
+        before = (await engine.session("s1").info()).seq
         with pytest.raises(VerbRefused, match=r"this code is version 2. Migrate it before you change its artifacts"):
             await engine.resume("s1")
-        assert (await engine.info("s1")).seq == before
+        assert (await engine.session("s1").info()).seq == before
 
 
 @on_loop

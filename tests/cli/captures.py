@@ -62,7 +62,9 @@ def _remembers(folder: Path, step: str, count: int) -> bool:
     """Whether so many operations of a step are remembered, in all of its visits."""
 
     async def look(engine: Engine) -> int:
-        found = [event async for event in engine.events("squid-1") if event.event_type == "operation.completed"]
+        found = [
+            event async for event in engine.session("squid-1").events() if event.event_type == "operation.completed"
+        ]
         return sum(event.agent_name == step for event in found)
 
     return bool(within(folder / STORE, look) >= count)

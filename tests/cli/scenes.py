@@ -241,7 +241,7 @@ def interrupted(folder: Path, *failed: str, named: bool = False) -> None:
         for topic in failed:
             await begun(engine, job, topic)
         await engine.start(job, session_id="hold1", topic="hold")
-        while (await engine.info("hold1")).seq < 1:
+        while (await engine.session("hold1").info()).seq < 1:
             await asyncio.sleep(0.01)
         copy_as_killed(folder / "alive.db", folder / STORE)
         (folder / "go").touch()

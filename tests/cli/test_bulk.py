@@ -282,7 +282,7 @@ def test_without_a_store_there_is_nothing_to_do(night: Night) -> None:
 async def test_ls_lists_what_was_updated_in_a_time(night: Night) -> None:
     async with Engine(night.store) as engine:
         await engine.start(sample.night, session_id="one", paused=True)
-        info = await engine.info("one")
+        info = await engine.session("one").info()
         assert info.status is Status.PAUSED
 
     def listed(*args: str) -> list[str]:

@@ -57,8 +57,8 @@ def look(place: Path, session_id: str = "one") -> tuple[Any, Any, list[Any]]:
 
     async def found() -> tuple[Any, Any, list[Any]]:
         async with opened(place) as engine:
-            events = [event async for event in engine.events(session_id)]
-            return await engine.info(session_id), await engine.state(session_id), events
+            events = [event async for event in engine.session(session_id).events()]
+            return await engine.session(session_id).info(), await engine.session(session_id).state(), events
 
     return asyncio.run(found())
 
@@ -202,7 +202,7 @@ async def test_a_fork_with_force_stops_the_other_one_first(tmp_path: Path) -> No
         done = await forced
         assert done.code == 0, done.stderr
         assert (await session.info()).status is Status.PAUSED
-        assert (await engine.info("two")).step == (await session.info()).step != "write"
+        assert (await engine.session("two").info()).step == (await session.info()).step != "write"
 
 
 # edit in an editor

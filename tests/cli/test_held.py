@@ -71,7 +71,7 @@ def pid_of(process: Process) -> str:
 
 
 async def budget(engine: Engine) -> float | None:
-    return (await engine.info("x")).budget_usd
+    return (await engine.session("x").info()).budget_usd
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ async def test_a_resume_within_the_first_step_counts_the_operations_that_it_skip
         broken.clear()
         await session.resume()
         await session.outcome()
-        (event,) = [each async for each in engine.events(session.id) if each.event_type == "session.resumed"]
+        (event,) = [each async for each in engine.session(session.id).events() if each.event_type == "session.resumed"]
         assert event.summary == "resumed at work#1, 3 operations skipped"
 
 

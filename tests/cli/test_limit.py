@@ -71,7 +71,7 @@ def test_a_worker_drives_its_queues_and_ls_says_what_waits_for_a_slot(tmp_path: 
         engine.waker.queues = ()  # this engine leaves them to the worker
         for name, queue in (("one", "gpu"), ("two", "gpu"), ("other", "default")):
             await engine.start(letter, session_id=name, name="ada", queue=queue, priority=-3)
-        await engine.take_up("one")
+        await engine.session("one").take_up()
         for words in (("ls",), ("show", "two"), ("status",)):
             said = run(*words, cwd=folder).stdout
             assert "waits for a free slot of queue gpu, 1 of 1 at work" in said, said

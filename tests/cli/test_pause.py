@@ -243,7 +243,7 @@ async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_s
         await gate.reached.wait()
         await (await engine.start(office.chat, session_id="talk")).outcome()
         done = await beside("cancel", "talk", "nobody", cwd=place)
-        assert (done.code, (await engine.info("talk")).status) == (4, Status.WAITING)
+        assert (done.code, (await engine.session("talk").info()).status) == (4, Status.WAITING)
 
         with Process("cancel", "brief-1", "talk", "--wait", "--reason", "no use", cwd=place) as process:
             await asyncio.to_thread(process.until, "ended at listen")

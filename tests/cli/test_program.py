@@ -477,5 +477,5 @@ def test_what_begin_fills_in_place_is_part_of_the_input(tmp_path: Path, monkeypa
     for word in ("ahoy", "ashore"):
         assert main(["--word", word, "--session-id", word], standalone_mode=False) == 0
     with Engine("words.db", workflows=[words]) as engine:
-        states = [engine.state(word) for word in ("ahoy", "ashore")]
+        states = [engine.session(word).state() for word in ("ahoy", "ashore")]
     assert [state.model_dump()["said"] for state in states] == [f"ahoy {made[0].code}", f"ashore {made[1].code}"]

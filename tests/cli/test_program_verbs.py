@@ -39,7 +39,7 @@ main = program(note)
 @click.option("--loud", is_flag=True)
 def tell(engine: BlockingEngine, session: str, loud: bool) -> tuple[str, Shown]:
     """Say what was said."""
-    state = engine.state(engine.find(session).session_id)
+    state = engine.session(engine.find(session).session_id).state()
     assert isinstance(state, Note)
     return f"{state.said}{'!' if loud else ''}", Shown(word=state.word, said=state.said)
 

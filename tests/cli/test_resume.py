@@ -52,7 +52,7 @@ async def resumptions(store: Path) -> list[tuple[dict[str, Any], float]]:
     found, took = [], 0.0
     async with Engine(store) as engine:
         (info,) = await engine.sessions()
-        async for event in engine.events(info.session_id):
+        async for event in engine.session(info.session_id).events():
             if event.event_type == "step.completed":
                 took += event.data["took"]
             elif event.event_type == "session.resumed":

@@ -166,7 +166,7 @@ def test_damage_is_told_beside_what_can_still_be_read(tmp_path: Path) -> None:
 
 def test_what_was_redacted_is_called_so(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.send("ada", "a secret"))
+    within(store, lambda engine: engine.session("ada").send("a secret"))
 
     async def redact(engine: Engine) -> None:
         await (await engine.resume("ada")).outcome()

@@ -40,7 +40,7 @@ def asleep(folder: Path) -> None:
 
 def status_of(folder: Path) -> Status:
     async def look(engine: Engine) -> Status:
-        return (await engine.info("x")).status
+        return (await engine.session("x").info()).status
 
     found: Status = within(folder / STORE, look, naps.nap)
     return found

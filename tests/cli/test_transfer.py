@@ -28,7 +28,7 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
 
     async def write_back(engine: Engine) -> None:
         await engine.pause("ada", reason="moving", by="ann")
-        await engine.send("ada", "thanks", by="ben")
+        await engine.session("ada").send("thanks", by="ben")
 
     within(store, write_back)
     written = run("export", "ad", "--json", cwd=here)
@@ -80,9 +80,9 @@ def test_an_id_that_is_taken_is_a_conflict_and_another_id_is_not(tmp_path: Path)
     assert (copied["session"]["session_id"], copied["session"]["status"]) == ("copy", "waiting")
 
     async def both(engine: Engine) -> tuple[bool, str, str]:
-        await engine.send("copy", "thanks")
-        outcome = await engine.outcome("copy")
-        return (await engine.verify()).ok, outcome.state.reply, (await engine.info("ada")).status.value
+        await engine.session("copy").send("thanks")
+        outcome = await engine.session("copy").outcome()
+        return (await engine.verify()).ok, outcome.state.reply, (await engine.session("ada").info()).status.value
 
     assert within(store, both, letter) == (True, "thanks", "waiting")
 
@@ -121,8 +121,8 @@ def test_a_killed_move_is_repeated_and_every_session_is_in_the_new_store_once(
         ])  # fmt: skip
 
         async def go_on(engine: Engine) -> tuple[str, bool]:
-            await engine.send("s007", "thanks")
-            return (await engine.outcome("s007")).state.reply, (await engine.verify()).ok
+            await engine.session("s007").send("thanks")
+            return (await engine.session("s007").outcome()).state.reply, (await engine.verify()).ok
 
         assert within(new, go_on) == ("thanks", True)
 

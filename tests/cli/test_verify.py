@@ -136,7 +136,7 @@ def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     done = run("redact", "ada", "--field", "name", "--value", "somebody", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert (done.code, found["session_id"], found["erased"]) == (0, "ada", True)
-    assert within(store, lambda engine: engine.state("ada")).name == "somebody"
+    assert within(store, lambda engine: engine.session("ada").state()).name == "somebody"
     assert json.loads(run("redact", "bob", "--seq", "2", "--json", cwd=tmp_path).stdout)["records"] == [2]
     assert json.loads(run("redact", "bob", "--event", "3.0.0", "--json", cwd=tmp_path).stdout)["records"] == [3]
     wrong = run("redact", "bob", "--event", "soon", cwd=tmp_path)
@@ -280,7 +280,7 @@ def test_doctor_runs_nothing_that_is_due(tmp_path: Path) -> None:
     async def write_back(engine: Engine) -> None:
         await engine.waker.stop()
         engine.workflows.clear()
-        await engine.send("ada", "thanks")
+        await engine.session("ada").send("thanks")
 
     within(store, write_back)
     assert "1 ready" in run("doctor", cwd=tmp_path).stdout
@@ -289,7 +289,7 @@ def test_doctor_runs_nothing_that_is_due(tmp_path: Path) -> None:
 
 async def _seq(engine: Engine) -> int:
     engine.workflows.clear()
-    return (await engine.info("ada")).seq
+    return (await engine.session("ada").info()).seq
 
 
 def health(**changes: object) -> Health:

@@ -90,7 +90,7 @@ def test_following_events_ends_with_the_session(tmp_path: Path) -> None:
 
 def test_redacted_and_damaged_history_is_called_so(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob")
-    within(store, lambda engine: engine.send("ada", "a secret"))
+    within(store, lambda engine: engine.session("ada").send("a secret"))
     within(store, lambda engine: engine.session("ada").redact(signal=1, by="bob"))
     assert "signal 1 (message) was redacted" in here(tmp_path, "events", "ada").stdout
     execute(store, "UPDATE log SET payload = x'00' WHERE seq = 2")
@@ -201,8 +201,8 @@ def test_a_parent_is_watched_while_its_child_moves(tmp_path: Path, monkeypatch: 
     async def answers() -> Any:
         async with Engine(tmp_path / STORE) as engine:
             [child] = await engine.session(ids["call"]).children()
-            assert await watching._is_progressing(engine, await engine.info(ids["call"])) is False
-            await engine.send(child.session_id, "a draft")
-            return await watching._is_progressing(engine, await engine.info(ids["call"]))
+            assert await watching._is_progressing(engine, await engine.session(ids["call"]).info()) is False
+            await engine.session(child.session_id).send("a draft")
+            return await watching._is_progressing(engine, await engine.session(ids["call"]).info())
 
     assert asyncio.run(answers()) is None, "the child is due; somebody may be about to take it up"

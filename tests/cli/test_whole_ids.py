@@ -105,7 +105,7 @@ def stored(store: Path) -> list[Any]:
     async def read() -> list[Any]:
         async with Engine(store, create=False, drives="none") as engine:
             infos = sorted(await engine.sessions(), key=lambda info: info.session_id)
-            return [(info, [event async for event in engine.events(info.session_id)]) for info in infos]
+            return [(info, [event async for event in engine.session(info.session_id).events()]) for info in infos]
 
     return asyncio.run(read())
 

@@ -232,7 +232,7 @@ def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_pat
     store = letters(folder, other="Bob")
 
     async def reply(engine: Engine) -> None:
-        await engine.send("other", "hello")  # now it could go on, and nobody drives it
+        await engine.session("other").send("hello")  # now it could go on, and nobody drives it
 
     within(store, reply, other_letter)
     with Process("run", "letter", "--name", "Ada", "--session-id", "mine", cwd=folder) as process:

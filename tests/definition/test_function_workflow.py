@@ -148,9 +148,9 @@ async def test_the_way_to_the_result_works_for_a_spent_budget_and_a_message() ->
         with pytest.raises(NotFinished, match=r"Continue it with engine\.resume\('p', budget=…\)"):
             print((await session.outcome()).result)
         await engine.resume("p", budget=Budget(tokens=90))
-        with pytest.raises(NotFinished, match=r"waits for a message or a child.*engine\.send\('p', …\)"):
+        with pytest.raises(NotFinished, match=r"waits for a message or a child.*engine\.session\('p'\)\.send\(…\)"):
             print((await session.outcome()).result)
-        await engine.send("p", "done")
+        await engine.session("p").send("done")
         assert (await session.outcome()).result == "done"
 
 

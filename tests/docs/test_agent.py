@@ -31,7 +31,7 @@ class Trip(NamedTuple):
 
 def trip(folder: Folder) -> Trip:
     with folder.desk() as desk:
-        info, values = desk.info("trip"), desk.session("trip").stored().values
+        info, values = desk.session("trip").info(), desk.session("trip").stored().values
     return Trip(
         info.status, values["result"], info.spent_tokens, info.spent_operations,
         folder.shown("trip"), folder.orders("hotels"),
@@ -45,7 +45,7 @@ def command(folder: Folder, *words: str) -> list[str]:
 
 def answer(folder: Folder, value: object) -> None:
     with folder.desk() as desk:
-        desk.answer(None, value, session_id="trip")
+        desk.session("trip").answer(value)
 
 
 @pytest.fixture(scope="module")

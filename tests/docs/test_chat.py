@@ -77,5 +77,5 @@ def test_silence_ends_a_chat(tmp_path: Path) -> None:
     folder.python(*HELLO)
     folder.python("-m", "pausepoint", "worker", "--once", "--target", "chat.py:chat")
     with folder.desk() as desk:
-        assert desk.info("ann").status == "completed"
+        assert desk.session("ann").info().status == "completed"
         assert desk.session("ann").stored().values["closed"] == "nobody wrote in time"

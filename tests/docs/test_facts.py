@@ -314,7 +314,7 @@ async def waited() -> list[Event]:
         await session.outcome()
         for info in await session.children():
             if info.status is Status.WAITING:
-                await engine.send(info.session_id, "go on")
+                await engine.session(info.session_id).send("go on")
         await session.outcome()
         for info in await session.children():
             if info.status is Status.PAUSED:

@@ -47,13 +47,13 @@ async def start(workflow: str, engine: Open) -> str:
 
 @app.get("/{workflow}")
 async def status(workflow: str, engine: Open) -> str:
-    return (await engine.info(workflow)).status.value
+    return (await engine.session(workflow).info()).status.value
 
 
 @app.get("/{workflow}/outcome")
 async def outcome(workflow: str, engine: Open, request: Request) -> dict[str, Any]:
     request.app.state.waiting += 1
-    found = await engine.outcome(workflow)
+    found = await engine.session(workflow).outcome()
     return {"status": found.status.value, "ending": engine.ending}
 
 
@@ -61,7 +61,7 @@ async def outcome(workflow: str, engine: Open, request: Request) -> dict[str, An
 async def events(workflow: str, engine: Open, request: Request) -> StreamingResponse:
     async def lines() -> AsyncIterator[str]:
         request.app.state.waiting += 1
-        async for event in engine.events(workflow, follow=True):
+        async for event in engine.session(workflow).events(follow=True):
             yield event.event_type + "\n"
 
     return StreamingResponse(lines())

@@ -183,7 +183,7 @@ def test_a_session_runs_to_its_end_in_a_plain_with_block(tmp_path: Path) -> None
         session = engine.start(pipeline.workflow, topic="otters", session_id="one")
         outcome = session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
-        assert session.state() == engine.state("one") == FINISHED
+        assert session.state() == engine.session("one").state() == FINISHED
         assert [info.session_id for info in engine.sessions()] == ["one"]
         assert engine.trouble is None
         assert [visit.step for visit in session.checkpoints(limit=None)] == pipeline.calls
@@ -217,9 +217,9 @@ def test_a_session_can_be_paused_while_it_runs_and_resumed(engine: BlockingEngin
 
 def test_errors_of_a_verb_reach_the_caller(engine: BlockingEngine) -> None:
     with pytest.raises(UnknownSession, match="no session 'nobody'"):
-        engine.info("nobody")
+        engine.session("nobody").info()
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
-        engine.info("nobody", colour="red")  # type: ignore[call-arg]  # what is tested
+        engine.session("nobody").info(colour="red")  # type: ignore[call-arg]  # what is tested
     with pytest.raises(StateRefused):
         engine.start(Pipeline().workflow, topic=3)
 
@@ -233,7 +233,7 @@ def test_events_come_while_the_session_runs_until_it_ends(engine: BlockingEngine
         latch.opened.set()
     assert kinds[0] == "session.created"
     assert kinds[-1] == "session.completed"
-    assert [event.event_type for event in engine.events(session.id)] == kinds
+    assert [event.event_type for event in engine.session(session.id).events()] == kinds
 
 
 def test_events_that_are_left_early_are_closed_on_the_loop() -> None:
@@ -257,7 +257,7 @@ def test_leaving_the_block_ends_after_the_operation_in_flight_and_leaves_the_ses
         engine.start(latch.workflow, text="a b", session_id="one")
         assert latch.reached.wait(PATIENCE)
     with Engine(tmp_path / "a.db", workflows=[latch.workflow]) as engine:
-        assert engine.info("one").status is Status.READY
+        assert engine.session("one").info().status is Status.READY
         assert engine.resume("one").outcome().state == Note(text="A B", words=2)
     assert latch.runs == 1, "the operation was finished before the engine closed, and is remembered"
 
@@ -455,7 +455,7 @@ def test_running_returns_the_outcome_and_keeps_the_session_in_the_store(tmp_path
     outcome = run(Pipeline().workflow, Doc(topic="otters"), store=tmp_path / "a.db", session_id="one", tags=["x"])
     assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
     with Engine(tmp_path / "a.db") as engine:
-        assert engine.info("one").tags == ("x",)
+        assert engine.session("one").info().tags == ("x",)
 
 
 def test_running_uses_the_default_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -95,12 +95,12 @@ asyncio.run(cell())
 
 def status_of(path: Path) -> Status:
     with Engine(path) as engine:
-        return engine.info("x").status
+        return engine.session("x").info().status
 
 
 def operations(path: Path) -> list[str]:
     with Engine(path) as engine:
-        return [event.summary for event in engine.events("x") if event.event_type == "operation.completed"]
+        return [event.summary for event in engine.session("x").events() if event.event_type == "operation.completed"]
 
 
 @pytest.mark.long
@@ -182,7 +182,7 @@ def test_ctrl_c_says_at_once_what_a_plain_script_waits_for(tmp_path: Path, progr
         assert script.wait().code == -signal.SIGINT
     with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
         (info,) = engine.sessions()
-        kinds = [event.event_type for event in engine.events(info.session_id)]
+        kinds = [event.event_type for event in engine.session(info.session_id).events()]
     assert ("operation.completed" in kinds) == (ends_by == "operation")
 
 

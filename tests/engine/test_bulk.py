@@ -92,7 +92,7 @@ async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again
     async with Engine(store()) as engine:
         await ran_batch(engine, 30, tags="night")
         await engine.start(batch, session_id="other", number=0)
-        await engine.outcome("other")
+        await engine.session("other").outcome()
         world.broken = {4, 8}
         report = await engine.resume(status="failed", tag="night", by="ann", jobs=3)
         assert (len(report.done), report.skipped, report.left, report.total) == (13, (), 0, 15)
@@ -102,8 +102,10 @@ async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again
         ]
         assert report.statuses == {C: 13, F: 2}
         assert world.ran == dict.fromkeys(range(30), 1) | {0: 2}, "only number 0 belongs to two sessions"
-        assert (await engine.info("other")).status is F, "it has no such tag"
-        resumed = [event async for event in engine.events("batch-0002") if event.event_type == "session.resumed"]
+        assert (await engine.session("other").info()).status is F, "it has no such tag"
+        resumed = [
+            event async for event in engine.session("batch-0002").events() if event.event_type == "session.resumed"
+        ]
         assert [event.data["by"] for event in resumed] == ["ann"]
         again = await engine.resume(status=[F], workflow="batch")
         assert sorted(ids(again.done + again.failed)) == ["batch-0004", "batch-0008", "other"]
@@ -148,8 +150,8 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
         await ran_batch(engine, 2, tags="x")
         for workflow in (listening, napping):
             await (await engine.start(workflow, session_id=workflow.name, tags="x")).info()
-        await engine.outcome("listening")
-        while (await engine.info("napping")).status is not Status.SLEEPING:
+        await engine.session("listening").outcome()
+        while (await engine.session("napping").info()).status is not Status.SLEEPING:
             await asyncio.sleep(0.001)
         await engine.start(listening, session_id="gone", tags="x")
         await engine.cancel("gone")
@@ -160,7 +162,7 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
         before = {info.session_id: info.seq for info in await engine.sessions()}
         dry = await engine.resume(tag="x", dry_run=True)
         assert (dry.dry_run, sorted(ids(dry.done))) == (True, ["batch-0000", "stopped"])
-        wakes = (await engine.info("napping")).wakes_at
+        wakes = (await engine.session("napping").info()).wakes_at
         assert reasons(dry) == {
             "listening": "It waits for a message.",
             "napping": f"It sleeps until {wakes:%Y-%m-%d %H:%M:%S} UTC.",
@@ -187,7 +189,7 @@ async def test_a_paused_guest_gets_its_pause_withdrawn(store: Any) -> None:
             assert ids(paused.done) == ["guest"]
             report = await engine.resume(tag="x", status=("paused", "pausing"))
             assert (ids(report.done), report.failed) == (["guest"], ())
-        assert (await engine.info("guest")).status is C
+        assert (await engine.session("guest").info()).status is C
 
 
 @on_loop
@@ -197,17 +199,17 @@ async def test_a_child_is_left_to_its_parent_if_both_match(store: Any) -> None:
         await session.outcome()
         [child] = await session.children()
         await engine.start(listening, session_id="alone", tags="y")
-        await engine.outcome("alone")
+        await engine.session("alone").outcome()
         dry = await engine.pause(tag="x", dry_run=True)
         assert (ids(dry.done), dry.total) == (["top"], 1)
         report = await engine.pause(tag="x", reason="lunch")
         assert (ids(report.done), report.total) == (["top"], 1)
-        assert (await engine.info(child.session_id)).status is P
+        assert (await engine.session(child.session_id).info()).status is P
         [pause] = await engine.session(child.session_id).pauses()
         assert pause.reason == "lunch"
         resumed = await engine.resume(status="paused")
         assert (ids(resumed.done), resumed.total) == (["top"], 1)
-        assert (await engine.info(child.session_id)).status is Status.WAITING
+        assert (await engine.session(child.session_id).info()).status is Status.WAITING
         ended = await engine.cancel(workflow="listening")
         assert sorted(ids(ended.done)) == sorted([child.session_id, "alone"]), "its parent does not match"
         assert {item.status for item in ended.done} == {Status.CANCELLED}
@@ -252,7 +254,7 @@ async def test_a_session_that_someone_changed_meanwhile_is_left_alone(store: Any
         assert ids(report.done) == ["batch-0000", "batch-0001"]
         await asyncio.gather(*tasks)
         assert reasons(report) == dict.fromkeys(["batch-0002", "batch-0003"], bulk_run.CHANGED)
-        assert (await engine.info("batch-0003")).status is P, "nothing un-pauses it"
+        assert (await engine.session("batch-0003").info()).status is P, "nothing un-pauses it"
 
 
 @on_loop
@@ -336,7 +338,9 @@ async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(sto
         while (await front.tally()).get(("batch", C)) != 4:
             await asyncio.sleep(0.01)
         assert set(world.ran.values()) == {1}
-        asked = [event async for event in worker.events("batch-0001") if event.event_type == "resume.requested"]
+        asked = [
+            event async for event in worker.session("batch-0001").events() if event.event_type == "resume.requested"
+        ]
         assert [event.agent_name for event in asked] == ["ann"]
 
 
@@ -356,7 +360,7 @@ async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monke
             ["batch-0000", "batch-0001", "broke"], Status.READY
         )
         assert not report.failed
-        assert (await front.info("batch-0000")).failure is not None, "it is known until the session moves on"
+        assert (await front.session("batch-0000").info()).failure is not None, "it is known until the session moves on"
     world.broken = set()
     async with Engine(store(), workflows=[batch]) as engine:
         while (await engine.tally()) != {("batch", C): 2, ("batch", P): 1}:
@@ -377,7 +381,7 @@ async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(
     async with Engine(store()) as engine:
         await ran_batch(engine, 2, owner="ann")
         await engine.start(listening, session_id="talk", owner="ann")
-        await engine.outcome("talk")
+        await engine.session("talk").outcome()
         gate, began = asyncio.Event(), asyncio.Event()
 
         @step(writes="text")
@@ -389,17 +393,17 @@ async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(
         await engine.start(Workflow("working", state=Note, steps=[work, work_on]), session_id="work", owner="ann")
         await began.wait()
         pausing = asyncio.ensure_future(engine.pause(owner="ann", wait=True))
-        while (await engine.info("work")).status is not Status.PAUSING:
+        while (await engine.session("work").info()).status is not Status.PAUSING:
             await asyncio.sleep(0)
         gate.set()
         report = await pausing
         assert {item.session_id for item in report.done} == {"talk", "work"}
-        assert (await engine.info("work")).status is P, "the call has waited for its step"
+        assert (await engine.session("work").info()).status is P, "the call has waited for its step"
         skipped = {"batch-0000": "It has failed, so it does not run."}
         assert reasons(report) == skipped
         again = await engine.pause(owner="ann", status=("failed", "waiting"))
         assert (again.done, reasons(again)) == ((), skipped)
-        assert (await engine.info("batch-0000")).status is F
+        assert (await engine.session("batch-0000").info()).status is F
 
 
 @on_loop

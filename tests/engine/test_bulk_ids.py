@@ -51,7 +51,7 @@ async def test_the_named_sessions_are_paused_resumed_and_cancelled(tmp_path: Pat
         assert (told(report), report.left) == (expected, 0)
         assert report.failed[0].reason == "This store has no session with this id."
         assert report.skipped[0].reason == "It was cancelled."
-        assert (await engine.info("c")).status == "paused"
+        assert (await engine.session("c").info()).status == "paused"
 
 
 @on_loop

@@ -52,7 +52,7 @@ async def events_of(engine: Engine) -> dict[str, list[str]]:
     """Return the cursors of all events of each session: the history that a reader of changes must have seen."""
     found = {}
     for info in await engine.sessions():
-        found[str(info.session_id)] = [event.cursor async for event in engine.events(info.session_id)]
+        found[str(info.session_id)] = [event.cursor async for event in engine.session(info.session_id).events()]
     return found
 
 
@@ -266,7 +266,7 @@ async def _work(engine: Engine, other: Engine, turn: int) -> None:
             await (await by.start(note, session_id=f"{name}{turn}-{n}", words=4)).outcome()
         waiting = await engine.start(letter, session_id=f"c{turn}-{n}")
         await waiting.outcome()
-        await other.send(waiting.id, "hello")
+        await other.session(waiting.id).send("hello")
         await async_until(partial(_has_completed, waiting))
 
 
@@ -292,7 +292,7 @@ async def test_only_listeners_of_sessions_that_changed_are_woken(tmp_path: Path)
             await _settled(engine.driver.listeners)
             for event in (busy, quiet, any_):
                 event.clear()
-            await other.send("busy", "hello")
+            await other.session("busy").send("hello")
             await busy.wait()
             assert any_.is_set()
             await _settled(engine.driver.listeners)

@@ -50,7 +50,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 async def test_the_sessions_of_a_killed_engine_are_freed_soon_by_an_engine_that_drives(url: str) -> None:
     with process(CHILD, url) as child:
         async with Engine(url, drives="none") as observer:
-            assert (await observer.info("s1")).status is Status.RUNNING
+            assert (await observer.session("s1").info()).status is Status.RUNNING
             assert child.kill() == -signal.SIGKILL
             held = [each.sessions for each in (await observer.health()).gone]
             assert held == [("s1",)], "an engine that only looks on changes nothing"
@@ -58,7 +58,7 @@ async def test_the_sessions_of_a_killed_engine_are_freed_soon_by_an_engine_that_
                 while (await observer.health()).gone:
                     await asyncio.sleep(0.05)
             assert (await observer.health()).crashes == {"s1": 1}
-            assert (await observer.info("s1")).status is Status.CREATED
+            assert (await observer.session("s1").info()).status is Status.CREATED
 
 
 @workflow
@@ -79,10 +79,10 @@ async def test_a_session_that_a_server_gives_back_to_an_engine_which_has_release
             await engine.store.unpause("s1", None, 0)
             held = await engine.store.claim("s1")  # as after the promotion of a replica that lacks the last write
             assert (held.holder, engine.running) == (engine.store.number, ("busy",))
-            while (await engine.info("s1")).status is not Status.CREATED:
+            while (await engine.session("s1").info()).status is not Status.CREATED:
                 await asyncio.sleep(0.05)
             assert await engine.take_ready() == ["s1"]
-            assert (await engine.outcome("s1")).status is Status.COMPLETED
+            assert (await engine.session("s1").outcome()).status is Status.COMPLETED
             assert engine.running == ("busy",)
             assert (await engine.health()).crashes == {}
 

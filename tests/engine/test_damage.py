@@ -136,7 +136,7 @@ async def test_lists_of_sessions_name_the_damaged_ones_apart(path: Path) -> None
         assert misfits == []
         assert len(misfits.damaged) == 1
         with pytest.raises(DamagedRecord):
-            await engine.info("d1")
+            await engine.session("d1").info()
 
 
 @on_loop
@@ -157,7 +157,7 @@ async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path:
         damaged(path, ROW.format(child.session_id))
         await engine.pause("p2")
         await engine.resume("p2")
-        outcome = await engine.outcome("p2")
+        outcome = await engine.session("p2").outcome()
         assert outcome.failure is not None
         assert outcome.failure.type == "DamagedRecord"
 
@@ -176,7 +176,7 @@ async def test_a_damaged_session_can_be_removed_by_hand_and_never_expires(path: 
         assert (stone.session_id, stone.status, stone.by) == ("d1", "damaged", "ann")
         assert sorted(each.name for each in files.iterdir()) == ["d2"]
         with pytest.raises(UnknownSession):
-            await engine.info("d1")
+            await engine.session("d1").info()
         await engine.session("d2").remove()
         report = await engine.verify()
         assert report.ok, report.problems
@@ -194,12 +194,12 @@ async def test_a_damaged_session_that_is_driven_or_belongs_to_another_is_not_rem
         while not (children := await engine.session("p1").children()):
             await asyncio.sleep(0.001)
         [child] = children
-        while (await engine.info(child.session_id)).status is not Status.SLEEPING:
+        while (await engine.session(child.session_id).info()).status is not Status.SLEEPING:
             await asyncio.sleep(0.001)
         damaged(path, ROW.format(child.session_id))
         with pytest.raises(VerbRefused, match="was called by session 'p1'"):
             await engine.session(child.session_id).remove()
-        while (await engine.info("p1")).holder is not None:
+        while (await engine.session("p1").info()).holder is not None:
             await asyncio.sleep(0.001)
         stone = await engine.session("p1").remove()
         assert stone.session_id == "p1"
@@ -235,6 +235,6 @@ async def test_a_damaged_log_does_not_keep_other_sessions_from_waking(path: Path
     damaged(path, "UPDATE log SET payload = x'7b7d' WHERE session = 1 AND seq = 1")
     clock.advance(61)
     async with made(path, clock) as engine:
-        assert (await engine.outcome("d2")).status is Status.COMPLETED
+        assert (await engine.session("d2").outcome()).status is Status.COMPLETED
         with pytest.raises(DamagedRecord, match="record 1 "):
-            await engine.state("d1")
+            await engine.session("d1").state()

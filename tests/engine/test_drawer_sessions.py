@@ -335,7 +335,7 @@ async def test_verify_names_damage_and_no_wrong_bytes_are_returned(template: Pat
         found = await engine.verify()
         assert [(each.what, each.session_id) for each in found.problems] == [("drawer", "n1"), ("drawer", None)]
         assert all(said in str(each) for each in found.problems), [str(each) for each in found.problems]
-        assert [str(each) for each in (await engine.verify("n1")).problems] == [str(found.problems[0])]
+        assert [str(each) for each in (await engine.session("n1").verify()).problems] == [str(found.problems[0])]
         drawer = engine.drawer("lg")
         if what != "one too many":
             read = drawer.values if statement.startswith("UPDATE drawer_values") else lambda: drawer.read("s")

@@ -49,7 +49,7 @@ async def reached(engine: Engine, session_id: str, status: Status) -> None:
     async for info in engine.session(session_id).watch():
         if info.status is status:
             return
-    assert (await engine.info(session_id)).status is status
+    assert (await engine.session(session_id).info()).status is status
 
 
 async def stored(path: Path, clock: ManualClock, **sessions: Workflow[Any]) -> None:
@@ -58,7 +58,7 @@ async def stored(path: Path, clock: ManualClock, **sessions: Workflow[Any]) -> N
         for name, workflow in sessions.items():
             await engine.start(workflow, session_id=name)
         for name in sessions:
-            while (await engine.info(name)).status not in (Status.SLEEPING, Status.WAITING):
+            while (await engine.session(name).info()).status not in (Status.SLEEPING, Status.WAITING):
                 await asyncio.sleep(0.001)
 
 
@@ -70,7 +70,7 @@ async def test_an_engine_that_drives_nothing_leaves_due_sessions_alone(tmp_path:
     async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock, drives="none") as engine:
         await engine.idle()
         assert engine.running == ()
-        assert (await engine.info("one")).status is Status.READY
+        assert (await engine.session("one").info()).status is Status.READY
     async with Engine(tmp_path / "s.db", workflows=ALL, clock=clock) as engine:
         await reached(engine, "one", Status.COMPLETED)
 
@@ -81,13 +81,13 @@ async def test_an_engine_that_drives_nothing_says_so_when_it_is_asked_to(tmp_pat
         with pytest.raises(CallRefused, match=r"drives no sessions, so it cannot start 'one'.*start\(paused=True\)"):
             await engine.start(napping, session_id="one")
         with pytest.raises(UnknownSession):
-            await engine.info("one")
+            await engine.session("one").info()
         await engine.start(napping, session_id="one", paused=True)
         with pytest.raises(CallRefused, match=r"cannot resume 'one'.*resume\(here=False\)"):
             await engine.resume("one")
         with pytest.raises(CallRefused, match="cannot drive 'one'"):
-            await engine.drive_only("one")
-        assert (await engine.info("one")).status is Status.PAUSED
+            await engine.session("one").drive_only()
+        assert (await engine.session("one").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -101,7 +101,7 @@ async def test_an_asked_engine_wakes_what_it_started_and_nothing_else(tmp_path: 
         await reached(engine, child.session_id, Status.SLEEPING)
         clock.advance(HOUR.total_seconds())
         await reached(engine, "mine", Status.COMPLETED)
-        assert (await engine.info("other")).status is Status.READY
+        assert (await engine.session("other").info()).status is Status.READY
 
 
 @on_loop
@@ -109,14 +109,14 @@ async def test_a_message_alone_does_not_make_an_asked_engine_drive_a_session(tmp
     await stored(tmp_path / "s.db", ManualClock(), one=listening, two=listening)
     async with Engine(tmp_path / "s.db", workflows=ALL, drives="asked") as engine:
         for name in ("one", "two"):
-            await engine.send(name, "hello")
+            await engine.session(name).send("hello")
         await engine.idle()
-        assert [(await engine.info(name)).status for name in ("one", "two")] == [Status.READY, Status.READY]
-        await engine.drive_only("two")
+        assert [(await engine.session(name).info()).status for name in ("one", "two")] == [Status.READY, Status.READY]
+        await engine.session("two").drive_only()
         await reached(engine, "two", Status.COMPLETED)
-        assert (await engine.info("one")).status is Status.READY
+        assert (await engine.session("one").info()).status is Status.READY
         with pytest.raises(UnknownSession):
-            await engine.drive_only("three")
+            await engine.session("three").drive_only()
 
 
 @on_loop
@@ -153,7 +153,7 @@ async def test_running_names_what_is_driven_here_and_idle_waits_for_it(tmp_path:
         go.set()
         await waiting
         assert engine.running == ()
-        assert (await engine.info("one")).status is Status.COMPLETED
+        assert (await engine.session("one").info()).status is Status.COMPLETED
 
 
 @on_loop
@@ -182,12 +182,12 @@ async def test_drive_only_stops_an_engine_that_drove_everything_from_waking_othe
         for name in ("one", "two"):
             await engine.start(listening, session_id=name)
         await engine.idle()
-        await engine.drive_only("one")
-        await engine.send("two", "hello")
+        await engine.session("one").drive_only()
+        await engine.session("two").send("hello")
         assert engine.running == ()
-        await engine.send("one", "hello")
+        await engine.session("one").send("hello")
         await reached(engine, "one", Status.COMPLETED)
-        assert (await engine.info("two")).status is Status.READY
+        assert (await engine.session("two").info()).status is Status.READY
 
 
 @on_loop
@@ -218,7 +218,7 @@ def test_the_blocking_engine_has_the_same_verbs(tmp_path: Path) -> None:
     with Engine(tmp_path / "s.db", drives="asked") as engine:
         session = engine.start(listening, session_id="one")
         engine.register(napping)
-        engine.drive_only("one")
+        engine.session("one").drive_only()
         assert next(iter(engine.session("one").watch())).session_id == "one"
         session.send("hello")
         assert session.outcome().status == "completed"
@@ -248,8 +248,8 @@ async def test_every_engine_knows_what_the_others_drive(tmp_path: Path) -> None:
             assert [each.sessions for each in await looking.engines()] in ([("l",)], [()])
             async with Engine(path, drives="asked", workflows=ALL):
                 assert await driven(looking) == [("listening", "napping"), ()]
-            await worker.outcome("l")
-            await worker.drive_only("l")
+            await worker.session("l").outcome()
+            await worker.session("l").drive_only()
             await worker.pause("l")
             assert await driven(looking) == [()], "it picks up one session only"
         assert await driven(looking) == [], "it has closed the store"
@@ -271,7 +271,7 @@ async def test_a_look_writes_nothing_while_a_cancelled_session_is_still_driven(t
         await worker.start(slow, session_id="s")
         await begun.wait()
         cancelling = asyncio.ensure_future(worker.cancel("s"))
-        while not (await worker.info("s")).cancel_requested:
+        while not (await worker.session("s").info()).cancel_requested:
             await asyncio.sleep(0.01)
         async with Engine(path, drives="none") as looking:
             assert await driven(looking) == [("slow",)], "it only looks, so it has written nothing"

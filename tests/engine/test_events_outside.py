@@ -33,7 +33,7 @@ listening = Workflow("listening", state=Note, steps=[listen])
 
 
 async def types(engine: Engine, session_id: str) -> list[str]:
-    return [event.event_type async for event in engine.events(session_id)]
+    return [event.event_type async for event in engine.session(session_id).events()]
 
 
 @on_loop
@@ -88,7 +88,7 @@ async def test_the_last_event_of_a_type_is_found_from_the_end() -> None:
         found = await engine.session("one").last_event("seen")
         assert found is not None
         assert found.summary == "1"
-        assert found.cursor in [event.cursor async for event in engine.events("one")]
+        assert found.cursor in [event.cursor async for event in engine.session("one").events()]
 
 
 @on_loop
@@ -194,7 +194,7 @@ counting = Workflow("counting", state=Count, steps=[count], routes=[on], events=
 
 
 async def _events(engine: Engine, after: str = "") -> list[Event]:
-    return [event async for event in engine.events("c", after)]
+    return [event async for event in engine.session("c").events(after)]
 
 
 @on_loop
@@ -204,7 +204,7 @@ async def test_a_long_history_is_read_a_few_records_at_a_time(
     async with Engine(tmp_path / "s.db") as engine:
         session = await engine.start(counting, session_id="c")
         for _ in range(4):
-            await engine.send("c", 1, by="ann")
+            await engine.session("c").send(1, by="ann")
             await engine.pause("c", by="ann")
             await engine.resume("c", by="ann")
         assert (await session.outcome()).status is Status.COMPLETED
@@ -227,7 +227,7 @@ async def test_a_long_history_is_read_a_few_records_at_a_time(
         monkeypatch.setattr(SqliteStore, "records", noted)
         monkeypatch.setattr(queries, "WINDOW", 3)
         monkeypatch.setattr(queries, "WIDEST", 6)
-        async for event in engine.events("c"):
+        async for event in engine.session("c").events():
             assert event == whole[0]
             break
         assert read == [3]

@@ -65,10 +65,10 @@ async def test_a_failed_session_that_is_paused_by_its_id_can_be_found_and_counte
     async with Engine(tmp_path / "store.db", workflows=[brief], drives="asked") as engine:
         await stored(engine)
         await engine.pause("f1", by="ann")
-        assert (await engine.info("f1")).status is Status.PAUSED
+        assert (await engine.session("f1").info()).status is Status.PAUSED
         assert await failures(engine) == (2, 1, {"f1", "f2"})
         assert {info.session_id for info in await engine.sessions(failed=False)} == {"r1", "r2"}
-        failure = (await engine.info("f1")).failure
+        failure = (await engine.session("f1").info()).failure
         assert failure is not None
         assert failure.message == "no paper left"
 

@@ -45,7 +45,7 @@ async def test_except_exception_does_not_swallow_the_signal_and_a_bare_except_he
         assert heard == ["StepExited"] * 3 + ["end"]
         assert isinstance(left.value, Exception)
         assert not isinstance(StepExited(), Exception)
-        assert (await engine.info("t")).status is Status.PAUSED
+        assert (await engine.session("t").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -87,7 +87,7 @@ async def test_inside_gather_task_groups_and_orphans_the_block_is_left() -> None
                 await task
             if code not in (grouped, mapped):  # a task group of Python 3.11 leaves its own cancellation behind
                 assert task.cancelling() == 0, code
-            assert (await engine.info(code.__name__)).status is Status.PAUSED
+            assert (await engine.session(code.__name__).info()).status is Status.PAUSED
         await asyncio.wait(tasks)
         assert all(task.cancelled() for task in tasks)
 
@@ -125,7 +125,7 @@ async def test_a_request_that_is_cancelled_while_it_is_paused_stays_cancelled() 
             await task
         while engine.driver.runs:
             await asyncio.sleep(0)
-        assert (await engine.info("t")).status is Status.PAUSED
+        assert (await engine.session("t").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -136,7 +136,7 @@ async def test_closing_the_engine_releases_the_session_and_the_next_operation_sa
         async with engine.visit(AGENT, session_id="t") as ctx:
             await ctx.do(abs, -1)
             await engine.driver.stop("shutdown")
-            assert (await engine.info("t")).holder is None
+            assert (await engine.session("t").info()).holder is None
             await asyncio.sleep(0)  # the block's own code is not cancelled
             heard.append(await caught(ctx, ctx.do(abs, -2)))
 
@@ -156,7 +156,7 @@ async def test_a_block_that_ends_after_its_session_was_released_is_parked() -> N
     async with Engine(":memory:", signals=False) as engine:
         with pytest.raises(Parked, match="ready"):
             await handler()
-        assert (await engine.info("t")).status is Status.READY
+        assert (await engine.session("t").info()).status is Status.READY
 
 
 @pytest.mark.parametrize("operates", [True, False])
@@ -179,7 +179,7 @@ async def test_a_block_that_outlives_its_engine_is_parked(tmp_path: Path, operat
         await request
     assert (parked.value.status, parked.value.session_id) == ("ready", "t")
     async with Engine(tmp_path / "s.db") as engine:
-        assert (await engine.info("t")).status in (Status.READY, Status.CREATED)
+        assert (await engine.session("t").info()).status in (Status.READY, Status.CREATED)
 
 
 @on_loop
@@ -240,9 +240,9 @@ async def test_durable_functions_and_threads_of_the_block_belong_to_it() -> None
     async with Engine(":memory:") as engine:
         with pytest.raises(Parked):
             await block(engine)
-        await engine.answer(None, "!", session_id="t")
+        await engine.session("t").answer("!")
         await block(engine)
-        assert (await engine.state("t")).model_dump()["answer"] == "AB!"
+        assert (await engine.session("t").state()).model_dump()["answer"] == "AB!"
     assert ran == ["a", "b"]
 
 
@@ -285,13 +285,13 @@ async def test_with_a_hold_an_operation_waits_in_place_and_continues_when_it_is_
     async with Engine(":memory:") as engine:
         task = asyncio.create_task(handler(engine))
         await parked.wait()
-        while (info := await engine.info("t")).kept_by is None:
+        while (info := await engine.session("t").info()).kept_by is None:
             await asyncio.sleep(0)
         assert info.status is Status.PAUSED
         await engine.resume("t", by="ann")
         assert await task == "1"
-        assert (await engine.info("t")).status is Status.COMPLETED
-        events = [event.event_type async for event in engine.events("t")]
+        assert (await engine.session("t").info()).status is Status.COMPLETED
+        events = [event.event_type async for event in engine.session("t").events()]
         assert events.count("session.resumed") == 1
 
 
@@ -317,12 +317,12 @@ def test_a_blocking_handler_visits_parks_and_continues() -> None:
         with pytest.raises(Parked, match=r"waiting: x\? Answer the question"):
             handler()
         assert current(None) is None
-        engine.answer(None, "fine", session_id="t")
+        engine.session("t").answer("fine")
         handler()
-        assert engine.state("t") == Talk(topic="x", answer="fine", turns=3)
+        assert engine.session("t").state() == Talk(topic="x", answer="fine", turns=3)
         with pytest.raises(ZeroDivisionError), engine.visit(AGENT, session_id="u"):
             raise ZeroDivisionError
-        assert engine.info("u").status is Status.FAILED
+        assert engine.session("u").info().status is Status.FAILED
     assert ran == [0, 1, 2]
 
 

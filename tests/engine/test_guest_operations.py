@@ -36,7 +36,7 @@ async def test_operations_of_a_guest_are_retried_and_time_out() -> None:
         async for item in engine.session("t").stream():
             text.apply(item)
         assert (str(text), len(calls)) == ("try 3", 3)
-        assert (await engine.info("t")).status is Status.COMPLETED
+        assert (await engine.session("t").info()).status is Status.COMPLETED
 
 
 async def listen(engine: Engine, fails: bool = False) -> str:
@@ -56,10 +56,10 @@ async def test_a_race_of_a_guest_parks_and_the_next_visit_gets_the_winner() -> N
         assert parked.value.status == "waiting"
         assert parked.value.reason.startswith("for a message, until 2")
         assert str(parked.value).endswith(". Visit it again when the wait is over.")
-        await engine.send("t", "hello", key="one")
-        await engine.send("t", "hello", key="one")
+        await engine.session("t").send("hello", key="one")
+        await engine.session("t").send("hello", key="one")
         assert await listen(engine) == "reply: hello"
-        assert (await engine.verify("t")).ok
+        assert (await engine.session("t").verify()).ok
 
 
 @on_loop
@@ -67,7 +67,7 @@ async def test_a_block_that_fails_before_its_next_operation_leaves_its_message_i
     async with Engine(":memory:") as engine:
         with pytest.raises(Parked):
             await listen(engine)
-        await engine.send("t", "hello")
+        await engine.session("t").send("hello")
         with pytest.raises(ConnectionError, match="after hello"):
             await listen(engine, fails=True)
         assert await listen(engine) == "reply: hello"
@@ -87,7 +87,7 @@ async def test_a_guest_has_budgets_of_every_kind() -> None:
             await two(Budget(operations=1))
         await engine.resume("t", budget=Budget(operations=9), here=False)
         assert await two() == 2
-        assert (await engine.info("t")).budget_operations == 9
+        assert (await engine.session("t").info()).budget_operations == 9
 
 
 @on_loop
@@ -103,7 +103,7 @@ async def test_an_expired_question_pauses_a_guest_and_after_a_resume_it_is_asked
         clock.advance(timedelta(minutes=2))
         with pytest.raises(QuestionExpired):
             await handler()
-        assert (await engine.info("t")).status is Status.PAUSED
+        assert (await engine.session("t").info()).status is Status.PAUSED
         await engine.resume("t")
         with pytest.raises(Parked, match=r"waiting: Fine\?"):
             await handler()

@@ -70,11 +70,11 @@ async def test_a_question_stays_open() -> None:
     async with Engine(":memory:", clock=ManualClock()) as engine:
         with pytest.raises(Parked):
             await visit(engine, "ask")
-        before = await engine.info("t")
+        before = await engine.session("t").info()
         await engine.resume("t", wake=True)
-        after = await engine.info("t")
+        after = await engine.session("t").info()
         assert (after.status, after.wakes_at) == (Status.WAITING, before.wakes_at)
-        await engine.answer(None, "yes", session_id="t")
+        await engine.session("t").answer("yes")
         assert await visit(engine, "ask") == "yes"
 
 

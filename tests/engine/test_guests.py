@@ -49,10 +49,10 @@ async def test_a_block_that_ends_completes_the_session_with_its_output() -> None
             ctx.emit("turn", "first")
             answer = await ctx.do(str.upper, ctx.state.topic)
             ctx.output = {"answer": answer}
-        info = await engine.info("t")
+        info = await engine.session("t").info()
         assert (info.status, info.owner, info.tags, info.guest) == (Status.COMPLETED, "ann", ("x",), True)
-        assert await engine.state("t") == Talk(topic="otters", answer="OTTERS")
-        assert [event.event_type async for event in engine.events("t")] == [
+        assert await engine.session("t").state() == Talk(topic="otters", answer="OTTERS")
+        assert [event.event_type async for event in engine.session("t").events()] == [
             "session.created", "turn", "operation.completed", "step.completed", "session.completed",
         ]  # fmt: skip
 
@@ -71,10 +71,10 @@ async def test_a_paused_visit_parks_and_the_next_one_continues_after_the_last_op
             await counter.visit(engine)
         assert counter.ran == [0, 1]
         await engine.resume("t", by="ann")
-        assert (await engine.info("t")).status is Status.READY
+        assert (await engine.session("t").info()).status is Status.READY
         assert await counter.visit(engine) == 6
         assert counter.ran == [0, 1, 2, 3]
-        assert (await engine.info("t")).status is Status.COMPLETED
+        assert (await engine.session("t").info()).status is Status.COMPLETED
 
 
 @on_loop
@@ -100,11 +100,13 @@ async def test_input_is_checked_when_it_is_given_and_ids_when_they_are_known() -
             async with engine.visit(Workflow.guest("another", state=Talk), session_id="t"):
                 pass
         assert await counter.visit(engine, input={}, owner="bob") == 6
-        with pytest.raises(SessionEnded, match=r"'t' is completed\. Read its result with engine\.state\('t'\)"):
+        with pytest.raises(
+            SessionEnded, match=r"'t' is completed\. Read its result with engine\.session\('t'\)\.state\(\)"
+        ):
             await counter.visit(engine)
         async with engine.visit(AGENT, owner="ann") as ctx:  # under an id of its own
             id = ctx.session_id
-        assert (await engine.info(id)).owner == "ann"
+        assert (await engine.session(id).info()).owner == "ann"
         with pytest.raises(WrongOwner):
             await counter.visit(engine, id, owner="bob")
 
@@ -121,7 +123,7 @@ async def test_an_exception_in_the_block_fails_the_session_and_the_next_visit_tr
     async with Engine(":memory:") as engine:
         with pytest.raises(ZeroDivisionError):
             await handler()
-        info = await engine.info("t")
+        info = await engine.session("t").info()
         assert info.failure is not None
         assert (info.status, info.failure.message) == (Status.FAILED, "a bug")
         assert await counter.visit(engine) == 6
@@ -138,7 +140,7 @@ async def test_output_that_does_not_fit_is_raised(output: dict[str, object], err
         with pytest.raises(error):
             async with engine.visit(AGENT, session_id="t") as ctx:
                 ctx.output = output
-        assert (await engine.info("t")).status is Status.FAILED
+        assert (await engine.session("t").info()).status is Status.FAILED
 
 
 @on_loop
@@ -157,9 +159,9 @@ async def test_a_cancelled_request_leaves_the_session_ready() -> None:
         visit.cancel()
         with pytest.raises(asyncio.CancelledError):
             await visit
-        info = await engine.info("t")
+        info = await engine.session("t").info()
         assert (info.status, info.failure) == (Status.READY, None)
-        event = [event async for event in engine.events("t")][-1]
+        event = [event async for event in engine.session("t").events()][-1]
         assert (event.event_type, event.summary) == ("session.stopped", "the visit was cancelled")
         counter.stops_at = None
         assert await counter.visit(engine) == 6
@@ -216,7 +218,7 @@ async def test_a_second_request_does_not_steal_a_session_that_the_first_is_about
             await counter.visit(engine)
         go.set()
         assert await first == 6
-        assert (await engine.info("t")).fence == 2
+        assert (await engine.session("t").info()).fence == 2
 
 
 class Late(SqliteStore):
@@ -245,7 +247,7 @@ async def test_a_visit_that_another_process_is_just_ahead_of_says_that_the_sessi
         counter.go.set()
         await first.driver.idle()
         assert "is being visited in process" in str(refused.value)
-        assert (await first.info("t")).status is Status.COMPLETED
+        assert (await first.session("t").info()).status is Status.COMPLETED
 
 
 @on_loop
@@ -285,8 +287,8 @@ async def test_no_waker_picks_up_a_guest_whatever_arrives(tmp_path: Path) -> Non
             with pytest.raises(Parked):
                 await block(id)
         fences = {info.session_id: info.fence for info in await engine.sessions()}
-        await engine.answer(None, "yes", session_id="asks")
-        await engine.send("listens", "hello")
+        await engine.session("asks").answer("yes")
+        await engine.session("listens").send("hello")
         clock.advance(2 * HOUR)
         # This one is picked up by the same waker, so the waker has looked at the others too.
         waiting = await engine.start(other)
@@ -294,12 +296,12 @@ async def test_no_waker_picks_up_a_guest_whatever_arrives(tmp_path: Path) -> Non
         assert (await waiting.outcome()).status is Status.COMPLETED
         assert await engine.take_ready() == []
         for id, fence in fences.items():
-            info = await engine.info(id)
+            info = await engine.session(id).info()
             assert (info.status, info.fence, info.holder) == (Status.READY, fence, None), id
-            assert (await engine.outcome(id)).status is Status.READY  # without waiting for anybody
+            assert (await engine.session(id).outcome()).status is Status.READY  # without waiting for anybody
         for id in waits:
             await block(id)
-        assert [(await engine.state(id)).model_dump()["answer"] for id in waits] == ["yes", "hello", "None"]
+        assert [(await engine.session(id).state()).model_dump()["answer"] for id in waits] == ["yes", "hello", "None"]
 
 
 @on_loop
@@ -314,18 +316,18 @@ async def test_verbs_that_would_drive_a_guest_are_refused() -> None:
         visit = await counter.stop_at(1, engine)
         visit.cancel()
         await asyncio.wait([visit])
-        before = await engine.info("t")
+        before = await engine.session("t").info()
         with pytest.raises(VerbRefused, match=r"'t' is a guest: its code runs in another program.*next engine\.visit"):
-            await engine.take_up("t")
+            await engine.session("t").take_up()
         with pytest.raises(VerbRefused, match="takes only by, owner, budget and wake for it, not steal or until"):
             await engine.resume("t", steal=True, until="visit")
-        for work in (engine.start(AGENT), engine.send("new", "hello", workflow=AGENT)):
+        for work in (engine.start(AGENT), engine.session("new", AGENT).send("hello", start={})):
             with pytest.raises(CallRefused, match=r"'agent' is a guest.*async with engine\.visit"):
                 await work
         outcome = await (await engine.start(Workflow("parent", state=Talk, steps=[parent]))).outcome()
         assert outcome.failure is not None
         assert "workflow 'agent' is a guest" in outcome.failure.message
-        assert await engine.info("t") == before
+        assert await engine.session("t").info() == before
         with pytest.raises(CallRefused, match="has steps of its own, so it cannot be visited"):
             async with engine.visit(Workflow("parent2", state=Talk, steps=[parent])):
                 pass
@@ -354,7 +356,7 @@ async def test_edit_rewind_and_fork_work_and_run_nothing() -> None:
         assert await counter.visit(engine) == 6
         await engine.session("t").rewind("visit", reuse=True)
         await engine.session("t").edit(topic="edited")
-        assert (await engine.info("t")).status is Status.READY
+        assert (await engine.session("t").info()).status is Status.READY
         async with engine.visit(AGENT, session_id="t") as ctx:
             assert ctx.state.topic == "edited"
             await counter.loop(ctx)
@@ -405,7 +407,7 @@ async def test_a_budget_parks_a_guest_and_a_resume_with_more_continues_it() -> N
         await engine.resume("t", budget=0.1)
         assert await engine.session("t").pauses() == []
         await block(engine)
-        info = await engine.info("t")
+        info = await engine.session("t").info()
         assert (info.status, round(info.spent_usd, 2)) == (Status.COMPLETED, 0.04)
 
 
@@ -444,9 +446,9 @@ async def test_a_child_of_a_guest_is_driven_and_the_next_visit_gets_its_result()
             await block(engine)
         release.set()
         (info,) = await engine.session("t").children()
-        assert (await engine.outcome(info.session_id)).status is Status.COMPLETED
+        assert (await engine.session(info.session_id).outcome()).status is Status.COMPLETED
         await block(engine)
-        assert (await engine.state("t")).model_dump()["answer"] == "from below"
+        assert (await engine.session("t").state()).model_dump()["answer"] == "from below"
 
 
 @on_loop

@@ -153,7 +153,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
     async with Engine(cast("Store", store)) as engine:
         await several(engine, 3)
         await engine.start(note, session_id="free")
-        await engine.outcome("free")
+        await engine.session("free").outcome()
         await engine.pause("n1", reason="lunch", by="ann")
         calls: list[str] = []
         find, first = store._inner.find, store._inner.first_pauses
@@ -173,7 +173,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
         assert {pause.kind for pause in found.values() if pause} == {"operator"}
         assert len(found) == 3
         for id, pause in found.items():
-            assert [pause] == await engine.session(id).pauses() == [(await engine.info(id)).pause]
+            assert [pause] == await engine.session(id).pauses() == [(await engine.session(id).info()).pause]
         assert (await engine.find("n1")).pause == found["n1"]
 
 
@@ -181,7 +181,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
 async def test_a_pause_of_everything_is_named_in_the_list() -> None:
     async with Engine(":memory:") as engine:
         await engine.start(note, session_id="n")
-        await engine.outcome("n")
+        await engine.session("n").outcome()
         await engine.pause(everything=True, reason="fire", by="bob")
         (info,) = await engine.sessions()
         assert info.pause is not None

@@ -228,7 +228,7 @@ async def test_reading_an_older_session_migrates_in_memory_only() -> None:
         await (await engine.start(flow("a C"), session_id="m-1")).outcome()
         before = await stored_facts(engine)
         engine.workflows["memo"] = third(rename_topic, count_words)
-        assert await engine.state("m-1") == Third(subject="otters", words=1, trail=["a"])
+        assert await engine.session("m-1").state() == Third(subject="otters", words=1, trail=["a"])
         outcome = await engine.session("m-1").outcome()
         assert (outcome.status, outcome.state.mood) == (Status.FAILED, "calm")
         assert await stored_facts(engine) == before
@@ -279,7 +279,7 @@ async def test_large_values_and_growing_fields_are_not_written_again(tmp_path: P
     (record,) = outside_sql(path, "SELECT length(payload) AS n FROM log WHERE kind = 'definition'")
     assert record["n"] < 500
     async with Engine(path, workflows=[newer]) as engine:  # the log is folded again
-        assert (await engine.state("m-1")).model_dump()["more"] == 7
+        assert (await engine.session("m-1").state()).model_dump()["more"] == 7
 
 
 @on_loop
@@ -356,7 +356,7 @@ async def test_a_field_that_the_model_lost_stays_in_the_store_and_comes_back_wit
         session = await resumed(engine)
         assert (await session.state()).model_dump() == {"trail": ["a"]}
     async with Engine(path, workflows=[Workflow("memo", state=Memo, steps=bare(False))]) as engine:
-        assert await engine.state("m-1") == Memo(topic="eels", trail=["a"])
+        assert await engine.session("m-1").state() == Memo(topic="eels", trail=["a"])
 
 
 @on_loop

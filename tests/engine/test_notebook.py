@@ -105,7 +105,7 @@ def has_begun(path: Path, before: int = 1) -> int:
 def last(path: Path) -> tuple[int, Status]:
     """Return the last record of the session, and its status."""
     with Engine(path) as engine:
-        info = engine.info("x")
+        info = engine.session("x").info()
     return info.seq, info.status
 
 

@@ -71,7 +71,7 @@ async def test_progress_is_that_of_the_steps_that_run_here() -> None:
         async with asyncio.timeout(PATIENCE):
             await reported.wait()
         assert await engine.progress() == {"w": (2, 5)}
-        assert (await engine.info("w")).progress is None, "it is stored with the next record"
+        assert (await engine.session("w").info()).progress is None, "it is stored with the next record"
         go.set()
         await session.outcome()
         assert await engine.progress() == {}

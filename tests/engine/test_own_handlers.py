@@ -130,7 +130,7 @@ async def test_one_function_for_both_signals_ends_the_program_so_the_sessions_st
         assert heard.numbers == [number]
         assert {signal.getsignal(INT), signal.getsignal(TERM)} == {heard}
     with pytest.raises(StoreClosed, match=f"{number.name} closed this engine.*can be resumed.*signals=False"):
-        await engine.info(session.id)
+        await engine.session(session.id).info()
 
 
 @on_loop
@@ -242,4 +242,4 @@ def test_an_engine_whose_opener_has_ended_ends_the_program_too(tmp_path: Any) ->
         program.signal(TERM)
         assert program.ended() in (143, -TERM)  # the second signal may come when the handlers are gone
     with Engine(tmp_path / "a.db") as engine:
-        assert engine.info("x").status in (Status.READY, Status.CREATED)
+        assert engine.session("x").info().status in (Status.READY, Status.CREATED)

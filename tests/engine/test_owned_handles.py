@@ -37,7 +37,7 @@ VERBS = sorted(
 
 async def stored(engine: Engine) -> list[Any]:
     infos = [info for info in await engine.sessions() if info.session_id == "mine"]
-    return [*infos, *[event async for event in engine.events("mine")]]
+    return [*infos, *[event async for event in engine.session("mine").events()]]
 
 
 async def taken_over(engine: Engine) -> Session[Any]:
@@ -119,16 +119,19 @@ def test_the_blocking_handle_checks_the_owner_too() -> None:
 
 
 @on_loop
-async def test_send_refuses_an_owner_and_fields_that_the_input_does_not_have() -> None:
+async def test_a_message_that_starts_a_session_needs_a_workflow_and_fields_that_its_input_has() -> None:
     async with Engine(":memory:") as engine:
         await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
         before = await stored(engine)
-        for keywords in ({"owner": "bob", "workflow": letter, "topic": "letter"}, {"owner": "bob"}):
-            with pytest.raises(TypeError, match=r"send\(\) has no parameter 'owner'"):
-                await engine.send("mine", "hello", **keywords)
+        with pytest.raises(TypeError, match=r"needs the workflow.*engine\.session\('new', workflow\)"):
+            await engine.session("new").send("hello", start={"topic": "letter"})
         with pytest.raises(TypeError, match=r"has no field 'topci'\. Did you mean 'topic'\?"):
-            await engine.send("mine", "hello", workflow=letter, topci="letter")
+            await engine.session("mine", letter).send("hello", start={"topci": "letter"})
+        with pytest.raises(WrongOwner):
+            await engine.session("mine", letter, owner="bob").send("hello", start={"topic": "letter"})
         assert await stored(engine) == before
+        await engine.session("anns", letter, owner="ann").send("hello", start={"topic": "letter"})
+        assert (await engine.session("anns").info()).owner == "ann"
 
 
 @pytest.mark.parametrize("verb", ["edit", "rewind", "plan_edit", "plan_rewind", "plan_fork"])

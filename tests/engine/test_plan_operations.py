@@ -74,7 +74,7 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
     assert "Formal or playful?" in plan._repr_html_()
     desk.ran.clear()
     async with Engine(tmp_path / "s.db", workflows=[desk.brief]) as engine:
-        await engine.answer(None, "formal", session_id="s")
+        await engine.session("s").answer("formal")
         await (await engine.resume("s")).outcome()
         assert (await engine.session("s").plan()).operations == ()  # nothing would run again
     assert desk.ran == ["TOPIC 3 formal"]
@@ -89,7 +89,7 @@ async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path
     async with Engine(tmp_path / "s.db") as engine:
         await (await engine.start(desk, session_id="s")).outcome()
     async with Engine(tmp_path / "s.db", workflows=[desk], drives="none") as engine:
-        await engine.answer(None, "formal", session_id="s")
+        await engine.session("s").answer("formal")
         plan = await engine.session("s").plan()
         assert plan["desk"].why == "what it waited for has arrived"
         assert [(each.operation, each.verdict, each.why) for each in plan.operations] == [
@@ -101,7 +101,7 @@ async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path
         assert [each.why for each in (await engine.session("s").plan()).operations] == [
             "its result is kept", "waits for a message"
         ]  # fmt: skip
-        await engine.send("s", "hello")
+        await engine.session("s").send("hello")
         assert [each.why for each in (await engine.session("s").plan()).operations] == [
             "its result is kept", "a message has arrived"
         ]  # fmt: skip

@@ -84,7 +84,7 @@ async def test_who_only_looks_makes_no_store(tmp_path: Path) -> None:
     async with Engine(path) as engine:
         await engine.start(diary, session_id="d", paused=True)
     async with Engine(path, create=False) as engine:
-        assert (await engine.info("d")).workflow == "diary"
+        assert (await engine.session("d").info()).workflow == "diary"
 
 
 def test_what_is_always_new_cannot_be_opened_without_making_it(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ async def test_a_state_can_be_read_as_it_is_stored_without_the_code(tmp_path: Pa
         assert (await session.stored()).values["pages"][1] == "short"
     async with Engine(tmp_path / "s.db") as engine:
         with pytest.raises(DefinitionError):
-            await engine.state("d")
+            await engine.session("d").state()
         stored = await engine.session("d").stored()
         assert stored.values == {
             "begun": "2024-05-01T12:00:00Z",

@@ -72,13 +72,13 @@ async def test_sessions_without_a_slot_wait_and_run_by_priority(tmp_path: Path) 
         await engine.limit(queue="gpu", most=1)
         first = await engine.start(w, name="first")
         others = [await engine.start(w, name=f"{priority}", priority=priority, owner="ann") for priority in (9, -5, 3)]
-        info = await engine.info(others[0].id)
+        info = await engine.session(others[0].id).info()
         assert (info.status, info.queue, info.priority, info.lane) == (Status.READY, "gpu", 9, "ann")
         assert info.waits_for_slot == "queue gpu, 1 of 1 at work"
         assert [(each.name, each.ready, each.at_work) for each in await engine.queues()] == [("gpu", 3, 1)]
-        assert (await engine.info(first.id)).waits_for_slot is None
+        assert (await engine.session(first.id).info()).waits_for_slot is None
         with pytest.raises(LimitReached, match="waits for a free slot of queue gpu, 1 of 1 at work"):
-            await engine.take_up(others[0].id)
+            await engine.session(others[0].id).take_up()
         assert (await engine.resume(others[0].id)).id == others[0].id
         assert await engine.take_ready(9) == []
         (limit,) = await engine.limits()
@@ -99,7 +99,7 @@ async def test_a_workflow_declares_its_limit_and_an_operator_overrides_it(tmp_pa
         mine = [await engine.start(w, name=f"ann{n}", owner="ann") for n in range(3)]
         await engine.start(w, name="ben", owner="ben")
         await eventually(lambda: load.now == 2)
-        found = await engine.info(mine[1].id)
+        found = await engine.session(mine[1].id).info()
         assert found.waits_for_slot == "workflow jobs for this owner, 1 of 1 at work"
         await engine.limit(workflow=w, most=2, by="owner")
         await eventually(lambda: load.now == 3)
@@ -186,7 +186,7 @@ async def test_the_waker_keeps_to_the_concurrency_of_its_engine(tmp_path: Path) 
         await starting.idle()
     async with Engine(tmp_path / "s.db", drives="none", signals=False) as sender:
         for id in ids:
-            await sender.send(id, "go on")
+            await sender.session(id).send("go on")
     async with Engine(tmp_path / "s.db", workflows=[sleeper], concurrency=2) as engine:
         await eventually(lambda: load.now == 2)
         for _ in range(3):
@@ -343,13 +343,13 @@ async def test_a_move_and_an_export_keep_queues_and_limits(tmp_path: Path) -> No
         assert ((await fork.info()).queue, (await fork.info()).lane) == ("gpu", "c7")
         await engine.session("one").export(tmp_path / "one.jsonl")
         await engine.import_session(tmp_path / "one.jsonl", session_id="copy")
-        copy = await engine.info("copy")
+        copy = await engine.session("copy").info()
         assert (copy.queue, copy.priority, copy.lane) == ("gpu", -3, "c7")
         await engine.move(tmp_path / "t.db")
         before = await engine.limits()
     async with Engine(tmp_path / "t.db", drives="none") as engine:
         assert list(await engine.limits()) == list(before)
-        moved = await engine.info("one")
+        moved = await engine.session("one").info()
         assert (moved.queue, moved.priority, moved.lane) == ("gpu", -3, "c7")
 
 
@@ -370,7 +370,7 @@ async def test_a_slot_that_a_killed_process_leaves_is_found(tmp_path: Path) -> N
     other.open.set()
     async with Engine(tmp_path / "s.db", workflows=[again := jobs(other, limit=Limit(1))]) as engine:
         waiting = await engine.start(again, name="waiting")
-        assert (await engine.info(waiting.id)).waits_for_slot == "workflow jobs, 1 of 1 at work"
+        assert (await engine.session(waiting.id).info()).waits_for_slot == "workflow jobs, 1 of 1 at work"
         store: Any = killed.store
         store._hold.drop()  # as if its process were killed: nothing is written
         await ended(waiting)

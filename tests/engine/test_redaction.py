@@ -199,7 +199,7 @@ async def test_a_large_value_that_the_present_state_uses_outlives_the_record_tha
         assert await session.state() == state
         assert (await engine.verify()).ok
     async with Engine(tmp_path / "store.db", workflows=[case]) as engine:
-        assert await engine.state("c1") == state
+        assert await engine.session("c1").state() == state
 
 
 @on_loop
@@ -224,7 +224,7 @@ async def test_a_field_that_the_model_has_lost_can_be_redacted(tmp_path: Path) -
     less = Workflow("case", state=Less, steps=[rate])
     async with Engine(path, workflows=[less]) as engine:
         await engine.session("c1").redact(field="letter")
-        assert (await engine.state("c1")) == Less(name="Ada", score=5)
+        assert (await engine.session("c1").state()) == Less(name="Ada", score=5)
         assert b"Dear Ada" not in bytes_of(path)
         assert (await engine.verify()).ok
 

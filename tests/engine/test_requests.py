@@ -29,7 +29,7 @@ Verb = Callable[[Engine], Awaitable[Any]]
 
 
 async def edit(engine: Engine) -> None:
-    seen = await engine.info("s1")
+    seen = await engine.session("s1").info()
     topic = (await engine.session("s1").stored()).values["topic"]
     await engine.session("s1").edit(topic=f"{topic}!", by="ann", based_on=seen.seq)
 
@@ -38,7 +38,7 @@ VERBS: dict[str, Verb] = {
     "start": lambda engine: engine.start(wait, topic="x", paused=True),
     "edit": edit,
     "resume": lambda engine: engine.resume("s1", by="ann", here=False),
-    "send": lambda engine: engine.send("s1", "hello", by="ann"),
+    "send": lambda engine: engine.session("s1").send("hello", by="ann"),
     "pause everything": lambda engine: engine.pause(everything=True, reason="stop", by="ann"),
 }
 """Verbs that would have a second effect if they were repeated."""
@@ -75,7 +75,7 @@ async def prepared(path: Path) -> None:
 async def effects(path: Path) -> dict[str, Any]:
     """Return what the verbs leave behind, without times and random ids."""
     async with Engine(path, drives="none") as engine:
-        events = [(each.event_type, each.summary) async for each in engine.events("s1")]
+        events = [(each.event_type, each.summary) async for each in engine.session("s1").events()]
         rounds = engine.store._read.execute("SELECT count(*) FROM pause_rounds").get  # type: ignore[attr-defined]
         return {"events": events, "sessions": len(await engine.sessions()), "rounds": rounds}
 
@@ -187,8 +187,8 @@ async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_pa
         with engine.once("k", each=True):
             report = await engine.resume(ids=["s1", "s2"], here=False)
         assert [item.session_id for item in report.done] == ["s1", "s2"]
-        assert (await engine.info("s1")).status is Status.PAUSED
-        assert (await engine.info("s2")).status is not Status.PAUSED
+        assert (await engine.session("s1").info()).status is Status.PAUSED
+        assert (await engine.session("s2").info()).status is not Status.PAUSED
 
 
 @on_loop

@@ -73,7 +73,7 @@ async def test_a_result_with_a_time_limit_says_what_the_session_waits_for() -> N
         with pytest.raises(NotFinished, match="waits for a message"):
             await session.result(timeout=0.05)
         with pytest.raises(ValueError, match="until must be 'ended' or 'parked'"):
-            await engine.outcome(session.id, until="later")  # type: ignore[arg-type]
+            await engine.session(session.id).outcome(until="later")  # type: ignore[arg-type]
 
 
 def test_a_result_in_blocking_code(tmp_path: Path) -> None:

@@ -175,13 +175,13 @@ async def test_a_resume_from_another_process_is_refused_with_the_holders_process
         async with Engine(path, workflows=[pipeline.workflow]) as engine:
             with pytest.raises(AlreadyRunning, match=f"process {holder.pid} on"):
                 await engine.resume("memo-1")
-            info = await engine.info("memo-1")
+            info = await engine.session("memo-1").info()
             assert info.status is Status.RUNNING
             assert info.holder is not None
             assert f"process {holder.pid} on" in info.holder
             holder.tell()
             holder.expect("completed")
-            assert (await engine.state("memo-1")) == FINISHED
+            assert (await engine.session("memo-1").state()) == FINISHED
             assert pipeline.calls == []
 
 
@@ -221,8 +221,8 @@ async def goes_on(path: Path, log: Path) -> None:
     """Check that another engine finds the session ready and completes it without running the first two steps again."""
     pipeline = Pipeline(log=log)
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
-        assert (await engine.info("memo-1")).status is Status.READY
-        assert await engine.state("memo-1") == until("verdict")
+        assert (await engine.session("memo-1").info()).status is Status.READY
+        assert await engine.session("memo-1").state() == until("verdict")
         outcome = await (await engine.resume("memo-1")).outcome()
         assert (outcome.status, outcome.state, outcome.skipped_visits) == (Status.COMPLETED, FINISHED, 2)
     assert executions(log) == ["outline", "draft", "verdict", "verdict", "report"]
@@ -284,7 +284,7 @@ async def test_a_signal_lets_the_operation_in_flight_end_and_remembers_it(
         running.expect("ending ready")
         assert running.ended() == (-signal.SIGINT if number == signal.SIGINT else 143)
     async with Engine(tmp_path / "h.db") as engine:
-        types = [event.event_type async for event in engine.events("memo-1")]
+        types = [event.event_type async for event in engine.session("memo-1").events()]
         assert types == ["session.created", "operation.completed", "session.stopped"]
 
 
@@ -301,7 +301,7 @@ async def test_a_second_ctrl_c_aborts_at_once_and_loses_nothing_committed(tmp_pa
         running.tell()  # only the child's own reader thread still waits
         assert running.ended() == -signal.SIGINT
     async with Engine(tmp_path / "h.db") as engine:
-        types = [event.event_type async for event in engine.events("memo-1")]
+        types = [event.event_type async for event in engine.session("memo-1").events()]
         assert types == ["session.created", "session.stopped"]
 
 
@@ -315,7 +315,7 @@ async def test_leaving_the_engines_block_leaves_its_sessions_ready(tmp_path: Pat
         await gate.reached.wait()
     gate.opened.set()
     async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
-        assert (await engine.info("memo-1")).status is Status.READY
+        assert (await engine.session("memo-1").info()).status is Status.READY
         assert (await (await engine.resume("memo-1")).outcome()).state == FINISHED
     assert pipeline.calls == ["outline", "draft", "verdict", "verdict", "report"]
 

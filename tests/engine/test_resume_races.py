@@ -130,7 +130,7 @@ async def test_the_present_outcome_can_be_read_without_waiting() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("held", state=Note, steps=[held]))
         await gate.reached.wait()
-        outcome = await engine.outcome(session.id, wait=False)
+        outcome = await engine.session(session.id).outcome(wait=False)
         assert (outcome.status, outcome.state) == (Status.RUNNING, Note())
         gate.opened.set()
-        assert (await engine.outcome(session.id)).status is Status.COMPLETED
+        assert (await engine.session(session.id).outcome()).status is Status.COMPLETED

@@ -42,13 +42,15 @@ async def test_a_session_that_is_removed_leaves_its_tombstone_and_nothing_else(t
             await session.state()
         assert await engine.sessions() == []
         assert await engine.tombstones() == [stone]
-        [event] = [event async for event in engine.events("c1")]
+        [event] = [event async for event in engine.session("c1").events()]
         assert (event.event_type, event.agent_name, event.created_at) == ("session.removed", "bob", clock.now())
         assert event.data["records"] == records
-        assert [event async for event in engine.events("c1", after=event.cursor)] == []
+        assert [event async for event in engine.session("c1").events(after=event.cursor)] == []
         assert (await engine.verify()).ok
     async with Engine(path, workflows=[case]) as engine:  # the tombstone outlives the record and the process
-        assert [event.summary async for event in engine.events("c1")] == ["removed by bob: the case is closed"]
+        assert [event.summary async for event in engine.session("c1").events()] == [
+            "removed by bob: the case is closed"
+        ]
 
 
 @on_loop
@@ -108,7 +110,7 @@ async def test_whoever_follows_the_events_hears_of_the_removal() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(case, session_id="c1", name="x", paused=True)
         heard = []
-        async for event in engine.events("c1", follow=True):
+        async for event in engine.session("c1").events(follow=True):
             heard.append(event.event_type)
             if event.event_type == "pause.requested":
                 await session.remove(by="ann")
@@ -137,7 +139,7 @@ async def test_files_go_before_the_record_and_what_hinders_them_is_said(tmp_path
         with pytest.raises(StoreUnavailable, match=r"cannot be deleted .*engine.gc\(apply=True\)"):
             await engine.session("c2").remove()
         with pytest.raises(UnknownSession, match="is being removed"):
-            await engine.info("c2")
+            await engine.session("c2").info()
         with pytest.raises(UnknownSession, match="is being removed"):
             await engine.start(case, session_id="c2", name="x")
         report = await engine.gc(apply=True)
@@ -158,12 +160,12 @@ def _cannot_delete(store: Any, folder: Path) -> None:
 async def test_only_a_removed_session_has_a_last_event(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", clock=ManualClock()) as engine:
         with pytest.raises(UnknownSession, match="no session 'nobody'"):
-            _ = [event async for event in engine.events("nobody")]
+            _ = [event async for event in engine.session("nobody").events()]
         await (await closed_case(engine)).remove()
         await closed_case(engine)
         await engine.store.remove("c1", None, "", 1)  # begins the removal without completing it
         with pytest.raises(UnknownSession, match="is being removed"):
-            _ = [event async for event in engine.events("c1")]
+            _ = [event async for event in engine.session("c1").events()]
 
 
 # expiry
@@ -293,7 +295,7 @@ async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrin
         assert path.stat().st_size < full / 2
         assert (tmp_path / "store.db-wal").stat().st_size == 0
         assert (await engine.session("c2").verify()).ok
-        assert (await engine.state("c2")).name == LARGE + "0"  # type: ignore[attr-defined]
+        assert (await engine.session("c2").state()).name == LARGE + "0"
         again = await engine.gc(apply=True)
         assert again == CleanUp(applied=True, folded=True)
 

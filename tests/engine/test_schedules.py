@@ -138,7 +138,7 @@ async def test_a_schedule_starts_sessions_with_its_input_and_their_ids_are_its_t
             await clock_catches_up(engine, f"nightly@202611{day}T030000Z")
             outcome = await engine.session(f"nightly@202611{day}T030000Z", digest).outcome()
             assert (outcome.state.text, outcome.state.when) == ("OWL", when)
-            assert (await engine.info(outcome.session_id)).owner == "ann"
+            assert (await engine.session(outcome.session_id).info()).owner == "ann"
         (now,) = await engine.schedules()
         assert (now.last_session_id, now.next_at) == ("nightly@20261116T030000Z", START + timedelta(days=2, hours=1))
         assert len(await ids(engine)) == 2
@@ -201,7 +201,7 @@ async def test_a_run_while_the_previous_one_has_not_ended(
         await looked(engine)
         assert await ids(engine) == named(during)
         for each in await ids(engine):
-            await engine.send(each, "go")
+            await engine.session(each).send("go")
             await engine.session(each).outcome()
         if overlap == "queue":
             await clock_catches_up(engine, *named(["16"]))  # it starts when the other one has ended
@@ -511,7 +511,7 @@ async def cancelled(engine: Engine, session_id: str) -> None:
 
 
 async def _is_cancelled(engine: Engine, session_id: str) -> bool:
-    return (await engine.info(session_id)).status is Status.CANCELLED
+    return (await engine.session(session_id).info()).status is Status.CANCELLED
 
 
 async def _skipped(engine: Engine) -> int:

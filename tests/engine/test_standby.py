@@ -48,12 +48,12 @@ async def test_it_returns_when_another_process_lets_the_session_continue_and_not
             await other.pause("one")
         elif how == "lifted":
             await other.pause(everything=True)
-        waiting = asyncio.ensure_future(engine.stand_by("one"))
+        waiting = asyncio.ensure_future(engine.session("one").stand_by())
         await announced(other, "one")
         assert not await stands_by(other, "two")
         if how == "resumed":
             await other.resume("one", here=False)
-        [question] = await other.questions("one")
+        [question] = await other.session("one").questions()
         await other.answer(question.id, "ahoy")
         if how == "lifted":
             await other.lift_pause()
@@ -71,13 +71,13 @@ async def test_it_returns_when_another_engine_drives_the_session_or_this_one_end
             for name in ("one", "two"):
                 await (await engine.start(listening, session_id=name)).outcome()
             await other.pause("one")
-            first = asyncio.ensure_future(engine.stand_by("one"))
+            first = asyncio.ensure_future(engine.session("one").stand_by())
             await announced(other, "one")
             await other.resume("one", wake=True)
-            [question] = await other.questions("one")
+            [question] = await other.session("one").questions()
             await other.answer(question.id, "ahoy")
             assert (await first).status is not Status.PAUSED
-            second = asyncio.ensure_future(engine.stand_by("two"))
+            second = asyncio.ensure_future(engine.session("two").stand_by())
             await announced(other, "two")
         with pytest.raises(Exception, match="not open"):
             await second
@@ -89,4 +89,4 @@ async def test_an_engine_that_drives_everything_does_not_stand_by() -> None:
     async with Engine(":memory:") as engine:
         await (await engine.start(listening, session_id="one")).outcome()
         with pytest.raises(CallRefused, match=r'drives="asked"'):
-            await engine.stand_by("one")
+            await engine.session("one").stand_by()

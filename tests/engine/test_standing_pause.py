@@ -70,7 +70,7 @@ async def still(path: Path) -> None:
 
 
 async def until(engine: Engine, session_id: str, status: Status) -> None:
-    while (await engine.info(session_id)).status is not status:
+    while (await engine.session(session_id).info()).status is not status:
         await asyncio.sleep(0.001)
 
 
@@ -252,15 +252,15 @@ async def test_an_imported_session_stands_still_and_one_that_stood_elsewhere_is_
         found = {name: (await here.session(name).pauses())[0] for name in ("waits", "stood")}
         assert [(each.reason, each.standing) for each in found.values()] == [("ours", True), ("theirs", False)]
         await here.lift_pause()
-        assert [(await here.info(name)).status for name in found] == [Status.WAITING, Status.PAUSED]
+        assert [(await here.session(name).info()).status for name in found] == [Status.WAITING, Status.PAUSED]
 
 
 @on_loop
 async def test_a_message_that_starts_a_session_is_kept_while_that_stands_still(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
         await engine.pause(everything=True)
-        await engine.send("desk", "hello", workflow=chat)
-        assert (await engine.info("desk")).status is Status.PAUSED
+        await engine.session("desk", chat).send("hello", start={})
+        assert (await engine.session("desk").info()).status is Status.PAUSED
         await engine.lift_pause()
         await until(engine, "desk", Status.COMPLETED)
         assert (await engine.session("desk").outcome()).state.text == "hello"

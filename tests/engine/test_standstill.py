@@ -188,7 +188,7 @@ async def test_a_pause_that_would_wait_for_the_step_that_calls_it_is_refused(whe
         )
         await async_until(lambda: refusals)
         [child] = [info.session_id for info in await engine.sessions() if info.parent_id == "parent"]
-        assert (await engine.outcome(child)).status is Status.PAUSED
+        assert (await engine.session(child).outcome()).status is Status.PAUSED
         assert (await session.info()).failure is None
         assert "would wait for itself" in str(refusals[0])
         assert refusals[0].fields["session_id"] == child

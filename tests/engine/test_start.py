@@ -82,7 +82,7 @@ async def test_the_session_is_stored_and_seen_by_other_processes_before_its_firs
     async with Engine(tmp_path / "h.db") as engine:
         session = await engine.start(pipeline.workflow)
         assert pipeline.calls == []  # the session is stored; its first step has not begun
-        assert (await engine.info(session.id)).step == "outline"
+        assert (await engine.session(session.id).info()).step == "outline"
         await session.outcome()
     assert seen == [{"session_id": session.id, "current_step": "outline", "status": "running"}]
 
@@ -184,7 +184,7 @@ async def test_an_id_that_could_leave_the_sessions_folder_is_refused_by_every_ve
             engine.resume(bad),
             engine.pause(bad),
             engine.cancel(bad),
-            engine.info(bad),
+            engine.session(bad).info(),
         ):
             with pytest.raises(InvalidSessionId, match="is not a valid session id"):
                 await verb

@@ -86,7 +86,7 @@ async def test_what_was_saved_comes_back_equal_in_value_and_type_from_another_en
         assert (await written.outcome()).status is Status.COMPLETED
     async with Engine(tmp_path / "h.db", workflows=[everything]) as engine:
         for session_id in (written.id, given.id):
-            state: Any = await engine.state(session_id)
+            state: Any = await engine.session(session_id).state()
             assert state == FULL
             assert isinstance(state.items[0].level, Level)
             assert isinstance(state.number, float)
@@ -163,7 +163,7 @@ async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stay
     newer = Workflow("pipeline", state=changed(draft=(int, 0)), steps=[*passed("outline", "draft"), verdict, report])
     async with Engine(path, workflows=[newer]) as engine:
         with pytest.raises(StateRefused, match="draft") as refused:
-            await engine.state("memo-1")
+            await engine.session("memo-1").state()
         assert refused.value.field.startswith("draft")
     assert outside_sql(path, "SELECT * FROM log") == before
     async with Engine(path, workflows=[newer]) as engine:
@@ -179,7 +179,7 @@ async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stay
 
 async def parked(engine: Engine, session_id: str) -> Status:
     """Wait until no engine drives the session. Unlike `outcome`, this does not read the state."""
-    while (info := await engine.info(session_id)).holder is not None:
+    while (info := await engine.session(session_id).info()).holder is not None:
         await asyncio.sleep(0.001)
     return info.status
 
@@ -258,8 +258,8 @@ async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_paus
         with pytest.raises(DefinitionError, match=r"stored by version 2.*Run the newer code"):
             await engine.resume("memo-2")
         with pytest.raises(DefinitionError, match="stored by version 2"):
-            await engine.state("memo-2")
-        assert (await engine.info("memo-2")).status is Status.PAUSED
+            await engine.session("memo-2").state()
+        assert (await engine.session("memo-2").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -271,7 +271,7 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
         with pytest.raises(DefinitionError, match="'pipeline', which is not registered with this engine") as refused:
             await engine.resume("memo-1")
         assert "Did you mean 'pipelines'?" in str(refused.value)
-        assert (await engine.info("memo-1")).status is Status.READY  # reading needs no definition
+        assert (await engine.session("memo-1").info()).status is Status.READY  # reading needs no definition
         assert (await engine.pause("memo-1"))[0].status is Status.PAUSED
 
 
@@ -285,7 +285,7 @@ async def test_created_at_never_changes_and_updated_at_moves_with_every_write_an
     async with Engine(tmp_path / "h.db", clock=clock) as engine:
 
         async def note() -> None:
-            info = await engine.info("memo-1")
+            info = await engine.session("memo-1").info()
             seen.append((info.created_at, info.updated_at))
             clock.jump(next(jumps))
 
@@ -448,7 +448,7 @@ async def test_a_process_that_dies_in_the_middle_of_a_save_leaves_the_old_state_
     ) as dying:
         assert dying.ended() == 9
     async with Engine(tmp_path / "h.db", workflows=[twins]) as engine:
-        state: Any = await engine.state("twins")
+        state: Any = await engine.session("twins").state()
         assert (state.left, state.right, len(state.pad)) == (n - 1, n - 1, 20_000 if n > 1 else 0)
         outcome = await (await engine.resume("twins")).outcome()
         assert (outcome.state.left, outcome.state.right) == (3, 3)
@@ -482,7 +482,7 @@ async def test_a_reader_in_another_process_never_sees_a_half_written_state(tmp_p
                 say("ready")
                 seen = set()
                 while True:
-                    state = await engine.state("twins")
+                    state = await engine.session("twins").state()
                     assert state.left == state.right and len(set(state.pad)) <= 1, state
                     seen.add(state.left)
                     open(f"{args[1]}{state.left}", "w").close()

@@ -170,7 +170,7 @@ async def test_another_process_sees_the_chunks_while_the_step_runs(tmp_path: Pat
                 if isinstance(item, StreamChunk) and item.n >= 50:  # the process waits for this
                     (tmp_path / "go").touch()
             await other
-            info = await engine.info("s")
+            info = await engine.session("s").info()
             with excused():
                 assert process.wait(PATIENCE) == 0
         finally:

@@ -90,8 +90,8 @@ async def test_a_pause_between_the_look_and_the_pick_up_stays_in_effect(
         [seen] = await worker.sessions(status="created")
         await pause(desk)
         with pytest.raises(VerbRefused, match=r"resume\('one'\)"):
-            await worker.take_up("one", fence=seen.fence)
-        assert (await desk.info("one")).status is Status.PAUSED
+            await worker.session("one").take_up(fence=seen.fence)
+        assert (await desk.session("one").info()).status is Status.PAUSED
         assert ([pause.by for pause in await desk.session("one").pauses()], runs) == (["ann"], [])
 
 
@@ -99,23 +99,23 @@ async def test_a_pause_between_the_look_and_the_pick_up_stays_in_effect(
 async def test_what_is_ready_is_driven_and_the_history_says_by_whom(tmp_path: Path) -> None:
     await ready(tmp_path / "store.db")
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
-        session = await engine.take_up("one", by="worker 7")
+        session = await engine.session("one").take_up(by="worker 7")
         assert (await session.outcome()).state.text == "12"
         resumed = [event async for event in session.events() if event.event_type == "session.resumed"]
         assert [event.data["by"] for event in resumed] == ["worker 7"]
         with pytest.raises(SessionEnded):
-            await engine.take_up("one")
+            await engine.session("one").take_up()
 
 
 @on_loop
 async def test_of_two_that_saw_a_session_one_drives_it(tmp_path: Path) -> None:
     await ready(tmp_path / "store.db")
     async with Engine(tmp_path / "store.db", workflows=ALL) as one, Engine(tmp_path / "store.db", workflows=ALL) as two:
-        seen = [await engine.info("one") for engine in (one, two)]
+        seen = [await engine.session("one").info() for engine in (one, two)]
 
         async def take_up(engine: Engine, info: SessionInfo) -> bool:
             try:
-                await engine.take_up("one", fence=info.fence)
+                await engine.session("one").take_up(fence=info.fence)
             except (AlreadyRunning, HoldLost, SessionEnded):
                 return False
             return True
@@ -124,7 +124,7 @@ async def test_of_two_that_saw_a_session_one_drives_it(tmp_path: Path) -> None:
         await one.session("one").outcome()
         assert (sorted(took), runs) == ([False, True], ["first", "second"])
         with pytest.raises((HoldLost, SessionEnded)):
-            await two.take_up("one", fence=seen[1].fence)
+            await two.session("one").take_up(fence=seen[1].fence)
 
 
 @on_loop
@@ -133,14 +133,14 @@ async def test_a_session_that_was_driven_since_it_was_seen_is_left_alone(tmp_pat
     async with Engine(path, workflows=ALL, drives="asked") as one, Engine(path, workflows=ALL, drives="asked") as two:
         session = await one.start(chat, session_id="one")
         await session.outcome()
-        seen = await two.info("one")
-        await one.take_up("one")
+        seen = await two.session("one").info()
+        await one.session("one").take_up()
         await one.idle()
-        now = await two.info("one")
+        now = await two.session("one").info()
         assert (now.status, now.fence) == (seen.status, seen.fence + 1)
         with pytest.raises(HoldLost):
-            await two.take_up("one", fence=seen.fence)
-        await two.take_up("one", fence=now.fence)
+            await two.session("one").take_up(fence=seen.fence)
+        await two.session("one").take_up(fence=now.fence)
         await two.idle()
 
 
@@ -160,10 +160,10 @@ async def test_a_session_that_another_engine_drives_is_not_taken_from_it(tmp_pat
         session = await one.start(works[0], session_id="one")
         await begun.wait()
         with pytest.raises(AlreadyRunning):
-            await two.take_up("one")
+            await two.session("one").take_up()
         goes_on.set()
         assert (await session.outcome()).state.text == "done"
-        assert (await one.info("one")).fence == 1
+        assert (await one.session("one").info()).fence == 1
 
 
 @on_loop
@@ -172,8 +172,8 @@ async def test_a_failed_session_is_left_to_a_person(tmp_path: Path) -> None:
         await (await engine.start(brief, session_id="one", broken=True)).outcome()
         runs.clear()
         with pytest.raises(VerbRefused, match="has failed"):
-            await engine.take_up("one")
-        assert ((await engine.info("one")).status, runs) == (Status.FAILED, [])
+            await engine.session("one").take_up()
+        assert ((await engine.session("one").info()).status, runs) == (Status.FAILED, [])
 
 
 @on_loop
@@ -181,7 +181,7 @@ async def test_a_session_that_waits_goes_on_waiting(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine:
         session = await engine.start(chat, session_id="one")
         await session.outcome()
-        await engine.take_up("one")
+        await engine.session("one").take_up()
         await engine.idle()
         assert await session.status() is Status.WAITING
 
@@ -191,12 +191,12 @@ async def test_it_needs_the_workflow_an_engine_that_drives_and_a_session(tmp_pat
     await ready(tmp_path / "store.db")
     async with Engine(tmp_path / "store.db") as engine:
         with pytest.raises(DefinitionError):
-            await engine.take_up("one")
+            await engine.session("one").take_up()
         with pytest.raises(UnknownSession):
-            await engine.take_up("nobody")
+            await engine.session("nobody").take_up()
     async with Engine(tmp_path / "store.db", workflows=ALL, drives="none") as observer:
         with pytest.raises(CallRefused, match="cannot take up 'one'"):
-            await observer.take_up("one")
+            await observer.session("one").take_up()
     assert runs == []
 
 
@@ -212,9 +212,9 @@ async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(t
         assert await engine.take_ready() == [], "the damaged session is not tried again"
         for name in ("one", "two"):
             assert (await engine.session(name).outcome()).state.text == "12"
-        info = await desk.info("damaged")
+        info = await desk.session("damaged").info()
         assert (info.status, info.holder) == (Status.CREATED, None)
-        assert (await desk.info("paused")).status is Status.PAUSED
+        assert (await desk.session("paused").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -234,7 +234,7 @@ async def test_a_session_whose_log_cannot_be_read_here_stops_no_other(
         monkeypatch.setattr(engine._service, "drive_class", Picky)
         assert await engine.take_ready() == ["two"]
         assert (await engine.session("two").outcome()).state.text == "12"
-        assert (await engine.info("one")).holder is None
+        assert (await engine.session("one").info()).holder is None
 
 
 @on_loop
@@ -281,11 +281,11 @@ async def test_what_is_unpaused_in_the_view_an_open_engine_picks_up(tmp_path: Pa
         async for info in engine.session("one").watch():
             if info.status is Status.COMPLETED:
                 break
-        assert ((await engine.info("two")).status, (await engine.verify()).problems) == (Status.WAITING, [])
+        assert ((await engine.session("two").info()).status, (await engine.verify()).problems) == (Status.WAITING, [])
 
 
 def test_blocking_code_has_it_too(tmp_path: Path) -> None:
     asyncio.run(ready(tmp_path / "store.db"))
     with Engine(tmp_path / "store.db", workflows=ALL) as engine:
-        assert engine.take_up("one", fence=engine.info("one").fence).outcome().state.text == "12"
+        assert engine.session("one").take_up(fence=engine.session("one").info().fence).outcome().state.text == "12"
         assert engine.take_ready() == []

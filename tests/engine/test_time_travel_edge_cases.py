@@ -127,8 +127,12 @@ async def test_a_child_of_a_rewound_session_does_not_go_on_though_the_process_di
     await crash(engine)
     clock.advance(61)
     async with Engine(tmp_path / "store.db", workflows=[parent, child], clock=clock) as engine:
-        assert (await engine.outcome(called.session_id)).status is Status.CANCELLED
-        [asked] = [event async for event in engine.events(called.session_id) if event.event_type == "cancel.requested"]
+        assert (await engine.session(called.session_id).outcome()).status is Status.CANCELLED
+        [asked] = [
+            event
+            async for event in engine.session(called.session_id).events()
+            if event.event_type == "cancel.requested"
+        ]
         assert asked.summary == "ann asked to cancel: p was rewound"
 
 

@@ -106,7 +106,7 @@ async def test_an_imported_session_goes_on_where_it_was_and_receives_what_came_b
         outcome = await (await engine.resume("s")).outcome()
         assert (outcome.status, outcome.state.heard) == (Status.COMPLETED, ["one", "two"])
         assert len(outcome.state.big) == 30_000
-        events = [event.event_type async for event in engine.events("s")]
+        events = [event.event_type async for event in engine.session("s").events()]
         assert events.count("grown") == 1
         assert (await engine.verify()).ok
 
@@ -118,7 +118,7 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         session = await engine.start(calls, session_id="root")
         await session.outcome()
         [first] = await session.children()
-        await engine.send(first.session_id, "from the first")
+        await engine.session(first.session_id).send("from the first")
         await session.outcome()
         found = await engine.session("root").export(path)
         assert [each.workflow for each in found.sessions] == ["calls", "part", "part"]
@@ -128,8 +128,8 @@ async def test_a_session_comes_with_those_that_it_called(tmp_path: Path) -> None
         await engine.import_session(path)
         assert [each.parent_id for each in await engine.session("root").children()] == ["root", "root"]
         assert (await engine.verify()).ok  # the spending of a parent includes that of its children, too
-        await engine.send(second.session_id, "from the second")
-        assert (await engine.outcome("root")).state.heard == ["from the first", "from the second"]
+        await engine.session(second.session_id).send("from the second")
+        assert (await engine.session("root").outcome()).state.heard == ["from the first", "from the second"]
         with pytest.raises(VerbRefused, match="whose ids are derived from its own"):
             await engine.import_session(path, session_id="other")
         with pytest.raises(InputConflict):
@@ -151,7 +151,7 @@ async def test_under_another_id_it_is_another_session(tmp_path: Path) -> None:
             await engine.import_session(path, session_id="s")
         assert (await engine.import_session(path, session_id="copy")).session_id == "copy"
         assert (await (await engine.resume("copy")).outcome()).state.heard == ["one", "two"]
-        assert (await engine.info("s")).status is Status.PAUSED
+        assert (await engine.session("s").info()).status is Status.PAUSED
         assert (await engine.verify()).ok
         with pytest.raises(InvalidSessionId):
             await engine.import_session(path, session_id="no spaces")
@@ -180,7 +180,7 @@ async def test_what_was_redacted_stays_so_also_under_another_id(tmp_path: Path) 
     assert "large large" not in (tmp_path / "s.jsonl").read_text()
     async with Engine(":memory:", workflows=ALL) as engine:
         await engine.import_session(tmp_path / "s.jsonl", session_id="copy")
-        report = await engine.verify("copy")
+        report = await engine.session("copy").verify()
         assert report.ok, report.problems
         assert report.redacted >= 1
 
@@ -350,7 +350,7 @@ async def test_the_children_of_a_session_whose_id_ends_with_a_dot_have_valid_ids
         session = await engine.start(calls, session_id="root.")
         await session.outcome()
         [child] = await session.children()
-        assert (await engine.info(child.session_id)).workflow == "part"
+        assert (await engine.session(child.session_id).info()).workflow == "part"
 
 
 @on_loop
@@ -380,8 +380,8 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
             assert [pause.reason for pause in await other.session("own").pauses()] == ["lunch"]
             assert {each.name: each.paused_by for each in await other.schedules()} == {"daily": None, "resting": "ann"}
             [first] = await other.session("root").children()
-            await other.send(first.session_id, "on the other side")
-            await other.outcome("root")
+            await other.session(first.session_id).send("on the other side")
+            await other.session("root").outcome()
             assert len(await other.session("root").children()) == 2
             assert (await other.verify()).ok
             await other.schedule("daily", talk, cron="0 9 * * *")
@@ -389,8 +389,8 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
         assert (again.there, again.schedules, again.refused) == (["own", "root"], [], {})
 
         await here.resume("own")
-        await here.send("own", "one")
-        await here.outcome("own")
+        await here.session("own").send("one")
+        await here.session("own").outcome()
         refused = await here.move(there)
         assert (refused.there, list(refused.refused)) == (["root"], ["own"])
         assert "The other store has a different session 'own'" in refused.refused["own"]
@@ -459,8 +459,8 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
         await (await here.start(talk, session_id="own", paused=True)).outcome()
         await here.resume("root")
         [child] = await here.session("root").children()
-        await here.send(child.session_id, "on")
-        await here.outcome("root")
+        await here.session(child.session_id).send("on")
+        await here.session("root").outcome()
         assert (await here.move(there)).moved == ["own", "root"]
 
 
@@ -515,9 +515,9 @@ async def test_a_repeated_move_names_the_sessions_that_received_messages_in_the_
         await (await here.start(talk, session_id="quiet")).outcome()
         await here.move(tmp_path / "there.db")
         async with Engine(tmp_path / "there.db", drives="none") as other:
-            await other.send("quiet", "in the new store")
+            await other.session("quiet").send("in the new store")
         await here.lift_pause()
-        await here.send("own", "in the old store")
+        await here.session("own").send("in the old store")
         for dry_run in (True, False):
             again = await here.move(tmp_path / "there.db", dry_run=dry_run)
             assert (again.there, list(again.refused)) == (["quiet"], ["own"])
@@ -572,7 +572,7 @@ async def test_a_schedule_stays_where_its_session_is(tmp_path: Path) -> None:
         assert (list(refused.refused), refused.schedules) == ([session_id, "schedule daily"], [])
         assert "was not moved, so another run could overlap" in refused.refused["schedule daily"]
         ready.set()
-        await here.outcome(session_id)
+        await here.session(session_id).outcome()
         moved = await here.move(tmp_path / "there.db")
         assert (moved.moved, moved.schedules, moved.refused) == ([session_id], ["daily"], {})
 

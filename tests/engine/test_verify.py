@@ -92,7 +92,7 @@ def damaged(path: Path, *statements: str) -> list[Any]:
 
 async def verified(path: Path, session_id: str | None = None) -> Verification:
     async with Engine(path, workflows=[doc]) as engine:
-        return await engine.verify(session_id)
+        return await (engine.verify() if session_id is None else engine.session(session_id).verify())
 
 
 SET = "UPDATE sessions SET {} WHERE session_id = 'd1'"
@@ -172,12 +172,12 @@ async def test_damage_is_reported_by_the_reads_that_meet_it(path: Path, damage: 
     async with Engine(path, workflows=[doc]) as engine:
         with pytest.raises(DamagedRecord):
             await read(engine, READS[damage])
-        assert (await engine.info("d2")).owner == "ann"
+        assert (await engine.session("d2").info()).owner == "ann"
 
 
 async def read(engine: Engine, what: str) -> None:
     if what == "events":
-        _ = [event async for event in engine.events("d1")]
+        _ = [event async for event in engine.session("d1").events()]
     elif what == "all pauses":
         await engine.store.pauses(1, open_only=False)
     else:
@@ -226,7 +226,7 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
         engine.waker.asked = set()  # it stays where it is
         for flag in (0, 1):
             outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
-            assert (await engine.info("d1")).status is (Status.PAUSED if flag else Status.READY)
+            assert (await engine.session("d1").info()).status is (Status.PAUSED if flag else Status.READY)
             assert (await engine.verify()).ok
         assert len(await engine.session("d1").pauses()) == 1
 
@@ -307,9 +307,9 @@ async def test_a_damaged_session_does_not_keep_others_from_waking(tmp_path: Path
     damaged(path, SET.format("owner = 'eve'"))
     clock.advance(61)
     async with Engine(path, workflows=[sleepy], clock=clock) as engine:
-        assert (await engine.outcome("d2")).status is Status.COMPLETED
+        assert (await engine.session("d2").outcome()).status is Status.COMPLETED
         with pytest.raises(DamagedRecord):
-            await engine.info("d1")
+            await engine.session("d1").info()
 
 
 # long logs
@@ -347,7 +347,7 @@ async def test_verify_walks_a_long_log_without_having_it_in_memory() -> None:
         for turns in (700, 2800):
             session = await looped(engine, turns)
             tracemalloc.start()
-            report = await engine.verify(session.id, on_progress=lambda report: told.append(report.records))
+            report = await engine.session(session.id).verify(on_progress=lambda report: told.append(report.records))
             peaks[turns] = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert report.ok
@@ -422,7 +422,7 @@ async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_wa
         await engine.cancel("f")
         assert (await engine.verify()).ok
         await engine.session(child.session_id).rewind("ask")  # a person wants it again, without its parent
-        assert (await engine.info(child.session_id)).status is Status.READY
+        assert (await engine.session(child.session_id).info()).status is Status.READY
         assert (await engine.verify()).ok
 
 
@@ -465,7 +465,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         assert child.status is Status.WAITING
         assert (await engine.verify()).problems == []
         assert await engine.cancel("h") is Status.COMPLETED  # it ends what is open below it
-        assert (await engine.info(child.session_id)).status is Status.CANCELLED
+        assert (await engine.session(child.session_id).info()).status is Status.CANCELLED
 
 
 @pytest.mark.parametrize("reopened", [False, True])
@@ -517,4 +517,4 @@ async def test_below_a_damaged_session_only_the_damage_is_reported(tmp_path: Pat
         assert {problem.session_id for problem in (await engine.verify()).problems} == {"f"}
         children = await engine.sessions(workflow="leaf")
         await engine.cancel(children[0].session_id)  # its parent cannot be told
-        assert (await engine.info(children[0].session_id)).status is Status.CANCELLED
+        assert (await engine.session(children[0].session_id).info()).status is Status.CANCELLED

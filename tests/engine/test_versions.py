@@ -172,7 +172,7 @@ async def test_in_a_loop_a_step_may_be_put_in_ahead_of_the_position() -> None:
 
     async with Engine(":memory:") as engine:
         await (await engine.start(looping("b c", True), session_id="m-1")).outcome()
-        assert (await engine.info("m-1")).visit == 2
+        assert (await engine.session("m-1").info()).visit == 2
         engine.workflows["memo"] = looping("new b c", False)
         session = await resumed(engine)
         assert (await session.state()).trail == ["a", "b", "c", "a", "new", "b", "c"]

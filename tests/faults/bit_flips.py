@@ -26,7 +26,7 @@ Read = Callable[[Engine], Awaitable[Any]]
 
 
 async def _state(engine: Engine) -> Any:
-    return await engine.state(SESSION)
+    return await engine.session(SESSION).state()
 
 
 async def _visits(engine: Engine) -> Any:
@@ -34,11 +34,11 @@ async def _visits(engine: Engine) -> Any:
 
 
 async def _events(engine: Engine) -> Any:
-    return [event async for event in engine.events(SESSION)]
+    return [event async for event in engine.session(SESSION).events()]
 
 
 async def _info(engine: Engine) -> Any:
-    return await engine.info(SESSION)
+    return await engine.session(SESSION).info()
 
 
 async def _pauses(engine: Engine) -> Any:

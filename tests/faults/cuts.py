@@ -67,7 +67,7 @@ async def nothing(engine: Engine, id: str) -> None:
 async def waiting(engine: Engine, id: str) -> None:
     """Start a tree, and let it go as far as its questions."""
     await engine.start(tree, session_id=id)
-    while len(await engine.questions(id)) < LEAVES:  # a leaf that was just created looks calm, too
+    while len(await engine.session(id).questions()) < LEAVES:  # a leaf that was just created looks calm, too
         if await engine.standing_pause() is not None:  # a pause of everything that was cut took effect afterwards
             await engine.lift_pause()
             await engine.resume(id)
@@ -88,7 +88,7 @@ async def ready(engine: Engine, id: str) -> None:
 
 
 async def asked(engine: Engine, id: str) -> str:
-    return (await engine.questions(id))[0].id
+    return (await engine.session(id).questions())[0].id
 
 
 async def answered(engine: Engine, id: str) -> Any:
@@ -128,21 +128,21 @@ VERBS: dict[str, Verb] = {
     "pause everything": Verb(waiting, everything),
     "resume": Verb(paused, lambda engine, id: engine.resume(id)),
     "resume elsewhere": Verb(paused, lambda engine, id: engine.resume(id, here=False)),
-    "take up": Verb(ready, lambda engine, id: engine.take_up(id)),
+    "take up": Verb(ready, lambda engine, id: engine.session(id).take_up()),
     "take ready": Verb(ready, lambda engine, id: engine.take_ready()),
     "cancel": Verb(waiting, lambda engine, id: engine.cancel(id, reason="enough")),
     "cancel paused": Verb(paused, lambda engine, id: engine.cancel(id, reason="enough")),
     "edit": Verb(waiting, lambda engine, id: engine.session(id).edit(note="changed")),
     "rewind": Verb(waiting, lambda engine, id: engine.session(id).rewind("branch")),
     "fork": Verb(waiting, lambda engine, id: engine.session(id).fork(session_id=f"{id}-fork")),
-    "send": Verb(ready, lambda engine, id: engine.send(id, "hello")),
+    "send": Verb(ready, lambda engine, id: engine.session(id).send("hello")),
     "answer": Verb(waiting, answered),
     "emit": Verb(paused, lambda engine, id: engine.session(id).emit("told", "a fact")),
     "import": Verb(exported, lambda engine, id: engine.import_session(export_of(engine), session_id=id)),
     "redact": Verb(paused, lambda engine, id: engine.session(id).redact(field="note")),
     "remove": Verb(paused, lambda engine, id: engine.session(id).remove()),
-    "outcome": Verb(waiting, lambda engine, id: engine.outcome(id)),
-    "verify": Verb(waiting, lambda engine, id: engine.verify(id)),
+    "outcome": Verb(waiting, lambda engine, id: engine.session(id).outcome()),
+    "verify": Verb(waiting, lambda engine, id: engine.session(id).verify()),
 }
 
 
@@ -199,14 +199,14 @@ async def after(engine: Engine, name: str, id: str) -> list[str]:
     if name == "rewind":
         await engine.resume(id)
         await settled(engine, id)
-        if (count := len(await engine.questions(id))) != LEAVES:
+        if (count := len(await engine.session(id).questions())) != LEAVES:
             wrong.append(f"{count} open questions instead of {LEAVES}")
     await engine.cancel(id)
     rows = await engine.store.find(Filter(session_id=id, tree=True))
     await engine.idle(*(row.session_id for row in rows))
     rows = await engine.store.find(Filter(session_id=id, tree=True))
     wrong += [f"{row.session_id} is {row.status.value} after a second cancel" for row in rows if row.status not in OVER]
-    if await engine.questions(id):
+    if await engine.session(id).questions():
         wrong.append("questions of a cancelled tree are still open")
     return wrong + await damage(engine, id)
 
@@ -215,7 +215,7 @@ async def damage(engine: Engine, id: str) -> list[str]:
     """Verify a tree once nothing drives it."""
     rows = await engine.store.find(Filter(session_id=id, tree=True))
     await engine.idle(*(row.session_id for row in rows))
-    found = [await engine.verify(row.session_id) for row in rows]
+    found = [await engine.session(row.session_id).verify() for row in rows]
     return [str(problem) for report in found for problem in report.problems]
 
 

@@ -137,7 +137,7 @@ async def live(folder: Path, disk: Disk) -> Seen:
             assert outcome is not None, f"{refusals!r}"
             assert outcome.status.value == "completed", f"{outcome!r} after {refusals!r}"
             assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
-            events = [each.event_type async for each in engine.events("s1")]
+            events = [each.event_type async for each in engine.session("s1").events()]
     found = {path: (folder / "deep" / "output" / path).read_text() for path in FILES}
     assert found == FILES
     assert detect(folder / "deep" / "output", notes).complete

@@ -189,8 +189,8 @@ class Day:
         self.seen["ballast after starts"] = self.ballast()
 
     async def read(self, engine: Engine, when: str) -> None:
-        state = await engine.state("done")
-        events = [event.event_type async for event in engine.events("done")]
+        state = await engine.session("done").state()
+        events = [event.event_type async for event in engine.session("done").events()]
         listed = {info.session_id for info in await engine.sessions()} >= {"done", "finishing", "cut"}
         self.seen[when] = [state.model_dump()["text"], len(events) > 1, listed]
 

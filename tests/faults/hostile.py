@@ -152,7 +152,7 @@ async def original(root: Path) -> tuple[list[Any], dict[str, bytes]]:
         await session.answer("yes")
         await session.outcome()
         [child] = await session.children()
-        await engine.send(child.session_id, "from the child")
+        await engine.session(child.session_id).send("from the child")
         await session.outcome()
         await session.pause("lunch", by="ann")
         await session.send("unread", by="ben")
@@ -295,7 +295,7 @@ async def rebuilt(sandbox: Sandbox, files: dict[str, bytes]) -> Report:
 
 async def _used(engine: Engine, report: Report, ids: list[Any]) -> None:
     verbs: dict[str, Callable[[str], Awaitable[Any]]] = {
-        "info": engine.info, "plan": lambda id: engine.session(id).plan(),
+        "info": lambda id: engine.session(id).info(), "plan": lambda id: engine.session(id).plan(),
         "artifacts": lambda id: engine.session(id).artifacts(), "restore": lambda id: engine.session(id).restore(),
         "files": partial(_read_files, engine), "events": partial(_read_events, engine),
         "resume": partial(_resumed, engine), "export": lambda id: engine.session(id).export(),
@@ -316,7 +316,7 @@ async def _read_files(engine: Engine, id: str) -> None:
 
 
 async def _read_events(engine: Engine, id: str) -> None:
-    async for _ in engine.events(id):
+    async for _ in engine.session(id).events():
         pass
 
 

@@ -58,7 +58,7 @@ def _accompany(lab: Lab, session: str, **args: Any) -> Child:
 async def _arrived(lab: Lab, session: str) -> Arrived:
     rows = await lab.store.find(Filter(session_id=session, tree=True))
     rows.sort(key=lambda row: (row.workflow, row.created_at, row.key))
-    states = sorted([(await lab.engine.state(row.session_id)).model_dump_json() for row in rows])
+    states = sorted([(await lab.engine.session(row.session_id).state()).model_dump_json() for row in rows])
     labels = [label_of(record) for row in rows for record in await lab.store.records(row.key, 1)]
     return Arrived(rows, states, frozenset(filter(None, labels)))
 
@@ -108,6 +108,6 @@ def _same(lab: Lab, session: str, reference: Undisturbed) -> list[str]:
     if (ran := lab.runs(session).counts.keys()) != reference.labels.keys():
         wrong.append(f"run, or not run, unlike undisturbed: {sorted(ran ^ reference.labels.keys())}")
     for row in seen.rows:
-        report = lab.do(lab.engine.verify(row.session_id))
+        report = lab.do(lab.engine.session(row.session_id).verify())
         wrong += [f"damaged: {problem}" for problem in report.problems]
     return wrong

@@ -151,8 +151,8 @@ class Lab:
         return frozenset(label for record in self.records(session) if (label := _label(record)))
 
     async def _read(self, session: str) -> tuple[str, list[tuple[str, str]]]:
-        state = (await self.engine.state(session)).model_dump_json()
-        events = [event async for event in self.engine.events(session)]
+        state = (await self.engine.session(session).state()).model_dump_json()
+        events = [event async for event in self.engine.session(session).events()]
         own = sample.events | {"spent"}
         emitted = [(event.event_type, event.summary) for event in events if event.event_type in own]
         return state, sorted(emitted)

@@ -179,7 +179,7 @@ async def _compare(engine: Engine, id: str, log: Path, tally: Tally) -> None:
             tally.fail(f"operation {number} of {id} ran again", "doubled")
         elif event == "returned":
             returned.add(number)
-    kept = sum([event.event_type == "operation.completed" async for event in engine.events(id)])
+    kept = sum([event.event_type == "operation.completed" async for event in engine.session(id).events()])
     tally.done["operations that returned"] += len(returned)
     if kept < len(returned):
         tally.fail(f"{len(returned)} operations of {id} returned, {kept} are in the store", "lost")

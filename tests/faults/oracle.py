@@ -55,7 +55,7 @@ async def read_stored(engine: Engine) -> Stored:
         return Stored()
     records = tuple(await engine.store.records(row.key, 1))
     signals = tuple(await engine.store.signals(row.key, 0))
-    state = (await engine.state(SESSION)).model_dump()
+    state = (await engine.session(SESSION).state()).model_dump()
     return Stored(row, records, signals, state, frozenset([label async for label in _labels(engine, records)]))
 
 

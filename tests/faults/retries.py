@@ -81,14 +81,15 @@ def drive(path: str, runs: str, point: str = "", twin: str = "") -> None:
 async def _drive(path: str) -> None:
     async with Engine(PointStore(path, poll=0.005), workflows=[retrying], signals=False) as engine:
         outcome = await (await engine.start(retrying, session_id="s")).outcome()
-        events = [event async for event in engine.events("s")]
+        events = [event async for event in engine.session("s").events()]
         retried = [
             f"{event.data['id']} {event.data['attempt']}" for event in events if event.event_type == "operation.retried"
         ]
-        report = await engine.verify("s")
+        report = await engine.session("s").verify()
         say({
             "status": outcome.status.value, "done": outcome.state.done, "usd": outcome.spent_usd,
-            "operations": (await engine.info("s")).spent_operations, "retried": sorted(retried), "ok": report.ok,
+            "operations": (await engine.session("s").info()).spent_operations, "retried": sorted(retried),
+            "ok": report.ok,
         })  # fmt: skip
 
 

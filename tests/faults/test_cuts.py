@@ -117,12 +117,12 @@ async def found_after(path: Path, name: str) -> list[str]:
         if name == "rewind":
             await engine.resume("t")
             await settled(engine, "t")
-            count = len(await engine.questions("t"))
+            count = len(await engine.session("t").questions())
             wrong += [] if count == 2 else [f"{count} open questions instead of 2"]
         await engine.cancel("t")
         statuses = {row.status for row in await engine.store.find(Filter(session_id="t", tree=True))}
         wrong += [] if statuses == {Status.CANCELLED} else [f"after another cancel: {statuses}"]
-        wrong += ["questions stay open"] if await engine.questions("t") else []
+        wrong += ["questions stay open"] if await engine.session("t").questions() else []
         return wrong
 
 
@@ -168,7 +168,7 @@ async def test_the_next_engine_ends_a_tree_that_an_engine_without_this_left_half
         rows = await engine.store.find(Filter(session_id="t", tree=True))
         assert [row.status for row in rows] == [Status.CANCELLED] * 3
         assert (await engine.verify()).ok
-        assert await engine.questions("t") == []
-        told = [event.event_type async for event in engine.events(rows[0].session_id)]
+        assert await engine.session("t").questions() == []
+        told = [event.event_type async for event in engine.session(rows[0].session_id).events()]
         assert told[-2:] == ["cancel.requested", "session.cancelled"]
         assert await asyncio.wait_for(engine.cancel("t"), PATIENCE) is Status.CANCELLED

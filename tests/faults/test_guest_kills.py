@@ -56,24 +56,24 @@ async def test_a_killed_program_continues_with_its_next_visit_and_nobody_else_do
             assert running.ended() == -signal.SIGKILL
     assert log.read_text().split() == ["0", "1", "1", "2"]  # the fault fired: only the operation in flight repeats
     async with Engine(path, workflows=[AGENT]) as engine:
-        before = await engine.info("t")
+        before = await engine.session("t").info()
         assert (before.status, before.holder) == (Status.READY, None)
         assert await engine.take_ready() == []
         with pytest.raises(Parked, match="waiting"):
             await listen(engine)
-        await engine.send("t", "go on")
+        await engine.session("t").send("go on")
         assert await engine.store.due(2**50, ["agent"], 9) == []  # what a waker asks
-        assert (await engine.info("t")).status is Status.READY
+        assert (await engine.session("t").info()).status is Status.READY
     with child(VISIT, path, log, -1) as running:
         assert [running.line(), running.line()] == ["2", "3"]
         assert running.ended() == 1  # the question parks it, and nobody catches that in this program
     async with Engine(path) as engine:
-        await engine.answer(None, "yes", session_id="t")
+        await engine.session("t").answer("yes")
     with child(VISIT, path, log, -1) as running:
         assert running.ended() == 0
     async with Engine(path, workflows=[AGENT]) as engine:
-        assert (await engine.info("t")).status is Status.COMPLETED
-        assert (await engine.state("t")).model_dump() == {"topic": "otters", "answer": "yes", "turns": 6}
+        assert (await engine.session("t").info()).status is Status.COMPLETED
+        assert (await engine.session("t").state()).model_dump() == {"topic": "otters", "answer": "yes", "turns": 6}
     assert log.read_text().split() == ["0", "1", "1", "2", "2", "3"]
 
 

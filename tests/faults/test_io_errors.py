@@ -155,14 +155,14 @@ async def test_a_flipped_bit_in_the_index_of_ids_hides_no_session_and_the_named_
     raw[raw.rindex(b"octopus") + 3] ^= 1
     path.write_bytes(raw)
     async with Engine(path, workflows=[flow], signals=False) as engine:
-        for call in (engine.info, engine.state, engine.find, engine.pause, engine.resume,
-                     lambda id: engine.session(id).remove()):  # fmt: skip
+        for call in (lambda id: engine.session(id).info(), lambda id: engine.session(id).state(), engine.find,
+                     engine.pause, engine.resume, lambda id: engine.session(id).remove()):  # fmt: skip
             with pytest.raises(DamagedRecord, match=r"'octopus' exists, but the index .* REINDEX"):
                 await call("octopus")
         with pytest.raises(UnknownSession):
-            await engine.info("otter")
+            await engine.session("otter").info()
         assert (await engine.verify()).problems
     outside_sql(path, "REINDEX")
     async with Engine(path, workflows=[flow], signals=False) as engine:
-        assert (await engine.info("octopus")).status == "completed"
+        assert (await engine.session("octopus").info()).status == "completed"
         assert (await engine.verify()).problems == []

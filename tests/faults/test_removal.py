@@ -72,7 +72,7 @@ async def looked_at(path: Path) -> tuple[list[str], list[Tombstone], list[str]]:
     async with Engine(SqliteStore(path, ballast=0), workflows=[pages], signals=False) as engine:
         await engine.gc(apply=True)
         sessions = sorted(str(info.session_id) for info in await engine.sessions())
-        assert (await engine.state("kept")) == Page(text="a text of kept", count=5)
+        assert (await engine.session("kept").state()) == Page(text="a text of kept", count=5)
         space = await engine.store.space()
         assert space.free == 0
         problems = [str(problem) for problem in (await engine.verify()).problems]

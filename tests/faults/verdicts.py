@@ -80,7 +80,7 @@ def _same(lab: Lab, session: str, reference: Reference) -> list[str]:
     seen = _seen(lab, session)
     if isinstance(seen, str):
         return [seen]
-    wrong = [str(problem) for problem in lab.do(lab.engine.verify(session)).problems]
+    wrong = [str(problem) for problem in lab.do(lab.engine.session(session).verify()).problems]
     if seen.result != reference.seen.result:
         wrong.append(f"another result than undisturbed: {_difference(seen, reference.seen)}")
     if missing := set(reference.labels) - set(lab.runs(session).labels):

@@ -380,7 +380,7 @@ async def test_an_expired_session_goes_with_its_files(tmp_path: Path) -> None:
         assert (tmp_path / file.storage_uri).exists()
         await engine.gc(apply=True)
         assert not (tmp_path / "hold.db.sessions" / "s1").exists()
-        assert [event.event_type async for event in engine.events("s1")] == ["session.removed"]
+        assert [event.event_type async for event in engine.session("s1").events()] == ["session.removed"]
 
 
 @on_loop

@@ -26,7 +26,7 @@ async def test_a_command_in_the_background_is_listed_as_still_running(project: P
             await engine.pause("claude-ada", wait=True)
             await async_until(lambda: any(gate.waiting for gate in agents))
             async with asyncio.timeout(PATIENCE):
-                while not (found := await agent_note(engine, await engine.info("claude-ada"))).background:
+                while not (found := await agent_note(engine, await engine.session("claude-ada").info())).background:
                     await asyncio.sleep(0.01)
             assert "sleep 61.7 (process " in found.background
             assert found.call == "Bash: sleep 61.7", "the next call waits"

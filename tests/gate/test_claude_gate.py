@@ -121,7 +121,7 @@ async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
         await engine.lift_pause()
         await until(lambda: not list(gates))
         assert project.done == made, "the call that waited was not made"
-        assert (await engine.info(f"claude-{session[:8]}")).status.value == "failed"
+        assert (await engine.session(f"claude-{session[:8]}").info()).status.value == "failed"
 
         [found] = await finished(agents.start("Continue.", "--resume", session))
         assert found["session_id"] == session

@@ -93,7 +93,7 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
             await engine.pause("claude-ada", freeze=True, wait=True)
             await counter.stands_still(control)
             await async_until(lambda: _says(engine, "frozen)"))
-            assert not (await agent_note(engine, await engine.info("claude-ada"))).call, "it has begun"
+            assert not (await agent_note(engine, await engine.session("claude-ada").info())).call, "it has begun"
             await engine.resume("claude-ada")
             await counter.grows()
         assert not list(project.socket.parent.glob("*.frozen"))
@@ -101,11 +101,11 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
         await ended([running])
         assert project.done == {"ada-1": 1}
         await async_until(lambda: not list(agents))
-        assert (await engine.info("claude-ada")).status.value == "completed"
+        assert (await engine.session("claude-ada").info()).status.value == "completed"
 
 
 async def _says(engine: Engine, text: str) -> bool:
-    return text in (await agent_note(engine, await engine.info("claude-ada"))).background
+    return text in (await agent_note(engine, await engine.session("claude-ada").info())).background
 
 
 @pytest.mark.long

@@ -84,7 +84,7 @@ async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> N
         assert [(call.name, call.arguments["description"]) for call in gate.pending] == [
             ("Bash", gate.waiting[0].said[6:])
         ]
-        calls = [event async for event in engine.events("claude-ada") if event.event_type == "agent.call"]
+        calls = [event async for event in engine.session("claude-ada").events() if event.event_type == "agent.call"]
         assert calls[-1].data["id"] == gate.waiting[0].id
         await engine.resume("claude-ada")
         await ended([running])
@@ -182,7 +182,7 @@ async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Proj
         await async_until(lambda: not any(gate.waiting for gate in agents))  # its hook has gone with it
         await engine.resume("claude-ada")
         await async_until(lambda: not list(agents))
-        info = await engine.info("claude-ada")
+        info = await engine.session("claude-ada").info()
         assert (info.status, info.failure and info.failure.type) == (Status.FAILED, "AgentGone")
         await ended([await project.agent("ada", "--calls", "4", "--resume", "ada")])
         assert project.done == all_once(["ada"], 4)
@@ -206,7 +206,7 @@ async def test_tokens_of_the_transcript_are_counted_once(project: Project) -> No
     async with project.served() as (engine, agents):
         await ended([await project.agent("ada", "--calls", "3", "--turn", "1")])
         await async_until(lambda: not list(agents))
-        spent = (await engine.info("claude-ada")).spent_tokens
+        spent = (await engine.session("claude-ada").info()).spent_tokens
         assert spent > 0
         assert spent % 110 == 0
 
@@ -236,7 +236,7 @@ async def _is(engine: Engine, name: str, status: str) -> bool:
 
 
 async def _spent(engine: Engine, session_id: str, tokens: int) -> bool:
-    return (await engine.info(session_id)).spent_tokens == tokens
+    return (await engine.session(session_id).info()).spent_tokens == tokens
 
 
 @pytest.mark.long
@@ -294,7 +294,7 @@ async def test_a_call_whose_hook_goes_at_the_last_moment_does_not_run(
             await said_to(project.socket, {"v": 1, "event": event, "agent": facts(1)})
         await async_until(lambda: have_statuses(engine, {"s": "completed"}))
         assert not [line for line in said if line.startswith("runs")]
-        assert (await engine.info("claude-s")).spent_operations == (0 if place is Context else 1)
+        assert (await engine.session("claude-s").info()).spent_operations == (0 if place is Context else 1)
 
 
 async def is_asking(engine: Engine) -> bool:

@@ -229,7 +229,7 @@ async def test_long_arguments_are_cut_and_named_by_their_hash(project: Project) 
         assert call.missing["content"] == (3_000_000 - 16_384, hashlib.sha256(content.encode()).hexdigest())
         assert len(call.arguments["content"]) < 17_000
         assert call.said == "Write: a.txt"
-        [event] = [each async for each in engine.events("claude-s") if each.event_type == "agent.call"]
+        [event] = [each async for each in engine.session("claude-s").events() if each.event_type == "agent.call"]
         assert len(event.data["arguments"]["content"]) < 2_100
 
 

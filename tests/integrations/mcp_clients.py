@@ -65,7 +65,7 @@ async def asked(store: Path, name: str = "one", **state: Any) -> str:
     async with Engine(store, workflows=[asking]) as engine:
         session = await engine.start(asking, session_id=name, place="", **state)
         await session.outcome()
-        (found,) = await engine.questions(name)
+        (found,) = await engine.session(name).questions()
         return found.id
 
 

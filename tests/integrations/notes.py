@@ -48,7 +48,7 @@ def chain(*nodes: tuple[str, Any]) -> Any:
 
 async def answered(engine: Engine, **answers: Any) -> None:
     """Answer the open questions of session one, by the first word of their text, and wait until it stops."""
-    asked = {each.next_question.rstrip("?").split()[0]: each for each in await engine.questions("one")}
+    asked = {each.next_question.rstrip("?").split()[0]: each for each in await engine.session("one").questions()}
     assert asked.keys() == answers.keys()
     for word, value in answers.items():
         await engine.answer(asked[word].id, value)

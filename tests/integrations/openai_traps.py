@@ -87,7 +87,7 @@ async def finished(engine: Engine, flow: Workflow[Any, Any]) -> Any:
 
 async def operations(engine: Engine, session_id: str) -> list[str]:
     """Return the identities of the operations of a session."""
-    events = [event async for event in engine.events(session_id) if event.event_type == "operation.completed"]
+    events = [event async for event in engine.session(session_id).events() if event.event_type == "operation.completed"]
     return [str(event.data["id"]) for event in events]
 
 
@@ -367,7 +367,7 @@ async def limits(place: Place) -> None:
             asyncio.get_running_loop().call_soon(pass_time, visits[-1], 2 * PATIENCE)
             await asyncio.Event().wait()
         await current().do(part, 1, key=1)
-        while (await engine.info(session.id)).status is Status.RUNNING:
+        while (await engine.session(session.id).info()).status is Status.RUNNING:
             await asyncio.sleep(0.01)
         await current().do(part, 2, key=2)
         return "both"

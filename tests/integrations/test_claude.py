@@ -75,7 +75,7 @@ async def test_a_person_decides_about_each_request(forks: ForkServer, tmp_path: 
         third = await asked(engine)
         await engine.pause(everything=True, by="ann")
         await engine.answer(third.id, True, by="ann")
-        assert (await engine.info(third.session_id)).status == "paused"
+        assert (await engine.session(third.session_id).info()).status == "paused"
         await engine.lift_pause(by="ann")
         assert running.hear()["behavior"] == "allow"
         assert running.wait() == 0
@@ -173,7 +173,7 @@ async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_a
         async with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
             question = await asked(engine)
             await engine.pause(turn, reason="lunch", by="ann")
-            assert (await engine.info(turn)).status == "pausing", "a tool call is open"
+            assert (await engine.session(turn).info()).status == "pausing", "a tool call is open"
             await engine.answer(question.id, True, by="ann")
             async with aclosing(engine.session(turn).watch()) as changes:
                 await anext(info async for info in changes if info.status == "paused")

@@ -102,14 +102,14 @@ async def test_a_document_follows_its_session_and_pauses_it(emulator: Emulator, 
         assert pause.by == BY
 
         place.update({"pause_requested": False})  # only a verb resumes a session
-        await engine.send("squid", "one")
+        await engine.session("squid").send("one")
         await shown(client, "squid", status="paused", pause_requested=True)
         began, before = time.monotonic(), len([each for each in seen if each.status == "written"])
         await engine.resume("squid")
         for number in range(20):
-            await engine.send("squid", str(number))
+            await engine.session("squid").send(str(number))
             await asyncio.sleep(0.05)
-        await engine.send("squid", "end")
+        await engine.session("squid").send("end")
         await shown(client, "squid", status="completed", pause_requested=False)
         writes = len([each for each in seen if each.status == "written"]) - before
         assert writes <= time.monotonic() - began + 2
@@ -129,12 +129,12 @@ async def test_a_restarted_mirror_continues_and_obeys_what_was_asked_meanwhile(
             await (await engine.start(brief, session_id=name, topic=name)).outcome()
         assert await mirror_sessions(engine, client, follow=False) == 0
         client.collection("workflow_states").document("ann").update({"pause_requested": True})
-        await engine.send("ben", "end")
+        await engine.session("ben").send("end")
         await engine.session("ben").outcome()
         seen: list[Mirrored] = []
         assert await mirror_sessions(engine, client, follow=False, report=seen.append) == 0
         assert {each.session_id for each in seen} == {"ann", "ben"}  # cem has not changed
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
         assert read(client, "ben")["status"] == "completed"
 
 
@@ -155,10 +155,10 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
             return document(*args)
 
         monkeypatch.setattr(firestore, "document", asking)
-        await engine.send("ann", "one")
+        await engine.session("ann").send("one")
         await engine.idle()
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
         assert read(client, "ann")["pause_requested"] is True
         await engine.resume("ann")
         await engine.idle()
@@ -171,12 +171,12 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
         ann.update({"pause_requested": True})
         monkeypatch.setattr(firestore, "document", failing)
         assert await mirror_sessions(engine, client, follow=False) == 1
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
         await engine.resume("ann")  # the document still asks for the pause that was
         await engine.idle()
         monkeypatch.setattr(firestore, "document", document)
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info("ann")).status is Status.WAITING
+        assert (await engine.session("ann").info()).status is Status.WAITING
         assert read(client, "ann")["pause_requested"] is False
 
         ann.update({"pause_requested": True})  # another mirror takes this request, and dies before the pause
@@ -189,7 +189,7 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
             assert "Another mirror has taken this request" in seen[-1].reason
             assert read(client, "ann")["pause_requested"] is True
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -223,7 +223,7 @@ async def test_the_pause_of_everything_and_its_end_reach_the_documents(emulator:
         assert (found["status"], found["pause_requested"]) == ("waiting", False)
         client.collection("workflow_states").document("ann").update({"pause_requested": True})
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
 
 
 @on_loop
@@ -237,7 +237,7 @@ async def test_a_request_may_come_before_the_first_write_and_each_database_has_i
         for name in ("ann", "ben"):
             await (await engine.start(brief, session_id=name, topic=name)).outcome()
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info("ann")).status is Status.PAUSED
+        assert (await engine.session("ann").info()).status is Status.PAUSED
         assert (read(client, "ann")["status"], read(second, "ben")) == ("paused", {})
         assert await mirror_sessions(engine, second, follow=False) == 0
         assert read(second, "ben")["status"] == "waiting"
@@ -428,12 +428,12 @@ async def test_after_kill_9_another_mirror_continues_and_the_documents_are_those
         assert 0 < len(early) < len(SESSIONS), "it died in the middle"
         asked = min(early)
         client.collection("workflow_states").document(asked).update({"pause_requested": True})
-        await engine.send("s13", "end")
+        await engine.session("s13").send("end")
         await engine.session("s12").remove()
         await engine.idle()
         await killed(url, client, 2)
         assert await mirror_sessions(engine, client, follow=False) == 0
-        assert (await engine.info(asked)).status is Status.PAUSED
+        assert (await engine.session(asked).info()).status is Status.PAUSED
         assert await mirror_sessions(engine, client, follow=False) == 0
         found = documents_of(client)
         assert found == await expected(engine, found[asked]["mirror"]["id"])

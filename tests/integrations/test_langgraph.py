@@ -73,7 +73,7 @@ class Scene:
 
     async def reaches(self, status: Status) -> None:
         async def reached() -> bool:
-            return (await self.engine.info("offer-1")).status is status
+            return (await self.engine.session("offer-1").info()).status is status
 
         await async_until(reached)
 
@@ -101,7 +101,10 @@ class Scene:
     async def answer(self, **answers: Any) -> None:
         """Answer the open questions, by the last word of their text."""
         await self.reaches(Status.WAITING)
-        asked = {each.next_question.rstrip("?").split()[-1]: each for each in await self.engine.questions("offer-1")}
+        asked = {
+            each.next_question.rstrip("?").split()[-1]: each
+            for each in await self.engine.session("offer-1").questions()
+        }
         assert asked.keys() == answers.keys()
         for word, value in answers.items():
             await self.engine.answer(asked[word].id, value, by="ann")
@@ -135,7 +138,7 @@ async def test_a_graph_is_paused_killed_and_asked_and_no_node_that_ended_runs_ag
         await scene.runs(right=2)
         scene.go("right")
         await scene.reaches(Status.WAITING)
-        asked = {each.next_question: each.payload for each in await engine.questions("offer-1")}
+        asked = {each.next_question: each.payload for each in await engine.session("offer-1").questions()}
         assert asked == {"Send the offer?": {"question": "Send the offer?", "items": 4}, "Which price?": "Which price?"}
         await scene.answer(offer="yes", price=12)  # by id: each node gets its own answer
         await scene.answer(currency="EUR")
@@ -146,7 +149,7 @@ async def test_a_graph_is_paused_killed_and_asked_and_no_node_that_ended_runs_ag
         assert planned == ["thread", "search", "read", "left, right", "ask", "approve, price"]
         scene.go("send")
         await scene.reaches(Status.COMPLETED)
-        output = (await engine.state("offer-1")).model_dump()["output"]
+        output = (await engine.session("offer-1").state()).model_dump()["output"]
         assert output["done"] == ["search", "read", "left", "right", "approve yes", "price 12 EUR", "send"]
         assert scene.effects() == {"search": 2, "read": 2, "left": 1, "right": 2, "send": 1}
 
@@ -185,7 +188,7 @@ async def test_a_fork_continues_in_a_copy_of_the_thread() -> None:
         await (await engine.session("one").fork(session_id="two", reuse=True)).outcome()
         await engine.resume("one")
         for session, answer in (("two", "no"), ("one", "yes")):
-            (question,) = await engine.questions(session)
+            (question,) = await engine.session(session).questions()
             await engine.answer(question.id, answer)
             outcome = await engine.session(session).outcome()
             assert outcome.state.output == {"notes": ["draft", f"ask {answer}", "end"]}
@@ -222,7 +225,7 @@ async def test_a_thread_has_what_is_needed_to_continue_and_not_all_supersteps() 
         for id, answer in (("two", "no"), ("one", "yes")):
             (drawer,) = await engine.drawers(id)
             assert 100_000 < drawer.bytes < graph_module.SLACK + 500_000, "of 7 MB that were stored"
-            (question,) = await engine.questions(id)
+            (question,) = await engine.session(id).questions()
             await engine.answer(question.id, answer)
             outcome = await engine.session(id).outcome()
             assert outcome.state.output == {"round": 30, "text": f"{answer} 29"}
@@ -245,7 +248,7 @@ async def test_a_session_whose_thread_was_redacted_fails_instead_of_starting_aga
         await engine.pause("one")
         await engine.session("one").redact(drawer="langgraph")
         await engine.resume("one")
-        (question,) = await engine.questions("one")
+        (question,) = await engine.session("one").questions()
         await engine.answer(question.id, "yes")
         outcome = await session.outcome()
         assert outcome.status is Status.FAILED
@@ -288,7 +291,7 @@ async def test_the_supersteps_of_subgraphs_and_sends_are_operations() -> None:
     async with Engine(":memory:", hold=0) as engine:
         session = await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})
         await session.outcome()
-        (question,) = await engine.questions("one")
+        (question,) = await engine.session("one").questions()
         assert question.next_question == "inner?"
         await engine.answer(question.id, {"approved": True})
         outcome = await session.outcome()
@@ -339,7 +342,7 @@ async def test_an_entrypoint_is_a_graph_too() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(workflow(sum_up, name="sums"), session_id="one", input=[1, 2, 3])
         await session.outcome()
-        (question,) = await engine.questions("one")
+        (question,) = await engine.session("one").questions()
         await engine.answer(question.id, "yes")
         assert (await session.outcome()).state.output == {"sum": 12, "said": "yes"}
         assert counted.runs == {"double": 3}
@@ -402,7 +405,7 @@ async def test_a_graph_without_the_node_that_waits_is_refused(nested: bool, tmp_
         await (await engine.start(notes("approve"), session_id="one", input={"notes": []})).outcome()
     async with Engine(tmp_path / "notes.db", workflows=[notes("review")], hold=0) as engine:
         await answered(engine, ask="yes")
-        failure = (await engine.info("one")).failure
+        failure = (await engine.session("one").info()).failure
         assert "has to continue in 'approve', which the graph no longer has" in str(failure)
     async with Engine(tmp_path / "notes.db", workflows=[notes("approve")], hold=0) as engine:
         await engine.resume("one")
@@ -431,7 +434,7 @@ async def test_a_graph_does_not_continue_with_a_dict_in_the_place_of_a_type(tmp_
         await (await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})).outcome()
         await answered(engine, Node="yes")
         assert "has a value of tests.integrations.test_langgraph.Point in channel 'notes'" in str(
-            (await engine.info("one")).failure
+            (await engine.session("one").info()).failure
         )
     agent = workflow(graph, name="notes", allow=[Point])
     async with Engine(tmp_path / "notes.db", workflows=[agent], hold=0) as engine:

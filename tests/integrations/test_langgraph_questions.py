@@ -61,7 +61,7 @@ async def test_an_answer_is_given_to_its_own_interrupt_only(where: str, monkeypa
         session = await engine.start(agent, session_id="one", input={"notes": []})
         await session.outcome()
         await answered(engine, draft="yes")
-        assert (await engine.info("one")).status is Status.FAILED
+        assert (await engine.session("one").info()).status is Status.FAILED
         broken.clear()
         await engine.resume("one")
         await session.outcome()
@@ -126,7 +126,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_bytes_are_shown_as_tex
         agent = workflow(chain(("ask", ask)), name="notes")
         session = await engine.start(agent, session_id="one", input={"notes": []})
         await session.outcome()
-        assert (await engine.questions("one"))[0].payload == {"question": "price?", "photo": "_w=="}
+        assert (await engine.session("one").questions())[0].payload == {"question": "price?", "photo": "_w=="}
         with pytest.raises(AnswerRefused, match="is not of type 'object'"):
             await answered(engine, price="twelve")
         await answered(engine, price={"euros": 11})  # the node refuses it

@@ -190,7 +190,7 @@ async def test_another_round_is_another_message(tmp_path: Path, hook: Webhook) -
         id = await asked(engine, "case")
         async with sending(engine, hook.url()) as said:
             await hook.has(1)
-            await engine.send("case", "perhaps, card 4111-1111")
+            await engine.session("case").send("perhaps, card 4111-1111")
             await hook.has(2)
             await noted(said, "sent", 2)
         await send_questions(engine, hook.url(), follow=False)
@@ -224,7 +224,7 @@ async def test_a_round_that_begins_while_a_message_is_on_its_way_is_not_lost(
         hook.answers.clear()
         async with sending(engine, hook.url()) as said:
             await hook.has(1)
-            await engine.send("case", "perhaps")
+            await engine.session("case").send("perhaps")
             await renewed.wait()
             hook.answers.set()
             await noted(said, "sent", 2)
@@ -263,7 +263,7 @@ async def test_a_service_that_is_down_gets_its_messages_later_and_delays_no_othe
                 await other.has(2)
                 await hook.has(0, refused=6)
                 await engine.answer(answered, "yes")
-                await engine.outcome("answered")
+                await engine.session("answered").outcome()
                 hook.refuses = None
                 await hook.has(1)
                 await asked(engine, "two")

@@ -61,7 +61,7 @@ def effects(folder: Path) -> Counter[str]:
 async def operations(path: Path) -> list[str]:
     """Return the identities of the operations of a session, without those inside of other operations."""
     async with Engine(path) as engine:
-        events = [event async for event in engine.events("bill") if event.event_type == "operation.completed"]
+        events = [event async for event in engine.session("bill").events() if event.event_type == "operation.completed"]
     return [str(event.data["id"]).removeprefix("/") for event in events]
 
 

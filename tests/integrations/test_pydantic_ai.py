@@ -459,9 +459,9 @@ async def test_a_guest_session_runs_an_agent_in_its_own_program() -> None:
     async with testing.engine() as engine:
         with pytest.raises(Parked, match="Run look"):
             await handle_request(engine)
-        await engine.answer(None, True, session_id="b-1")
+        await engine.session("b-1").answer(True)
         await handle_request(engine)
-        assert await engine.state("b-1") == Bill(text="seen 1")
+        assert await engine.session("b-1").state() == Bill(text="seen 1")
     assert script.done == ["model 0", "model 1"]
 
 

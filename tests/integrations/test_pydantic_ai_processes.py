@@ -41,7 +41,7 @@ def answer(folder: Folder) -> None:
 def ended(folder: Folder) -> None:
     """Check what a session that was not disturbed would have, too."""
     with folder.desk() as desk:
-        info = desk.info("trip")
+        info = desk.session("trip").info()
         assert (info.status, desk.session("trip").stored().values["result"]) == ("completed", RESULT)
         assert info.spent_operations == 7  # three requests, two searches, one question, one booking
         assert info.spent_tokens == 278
@@ -54,7 +54,7 @@ def until_stored(folder: Folder, program: Program, count: int) -> None:
     while time.monotonic() < end:
         assert program.job.is_alive(), program.printed()
         with folder.desk() as desk:
-            if desk.info("trip").spent_operations == count:
+            if desk.session("trip").info().spent_operations == count:
                 return
         time.sleep(0.02)
     raise AssertionError(f"the session never had {count} operations")
@@ -72,7 +72,7 @@ def test_an_agent_is_paused_between_its_calls_and_answered_by_another_process(tm
         gate.touch()
         first = program.lines()
     with folder.desk() as desk:
-        paused = desk.info("trip")
+        paused = desk.session("trip").info()
         assert (paused.status, paused.spent_operations) == ("paused", 3)  # the request, and both calls in progress
     second = folder.python(*RESUME)
     answer(folder)

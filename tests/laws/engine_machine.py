@@ -174,7 +174,7 @@ class EngineMachine(EngineModel):
             if self.run(self.statuses())[session_id] in OVER:
                 break
             self.messages += 1
-            self.does("send", [session_id], lambda: self.engine(number).send(session_id, self.messages))
+            self.does("send", [session_id], lambda: self.engine(number).session(session_id).send(self.messages))
             expected = [*self.sent[session_id], self.messages]
             self.sent[session_id] = self.run(self.stored_messages(session_id, expected))
 

@@ -230,7 +230,7 @@ class EngineModel(RuleBasedStateMachine):
         assert not self.world.doubled, self.world.doubled
         for engine in self.engines.values():
             listed = await engine.sessions()
-            infos = [await engine.info(one.session_id) for one in listed]
+            infos = [await engine.session(one.session_id).info() for one in listed]
             assert listed == infos
             assert {info.session_id for info in infos if info.workflow == "scripted"} == self.begun.keys()
             assert [info.created_at for info in listed] == sorted((info.created_at for info in infos), reverse=True)
@@ -241,7 +241,7 @@ class EngineModel(RuleBasedStateMachine):
         row = await self.row(session_id)
         await self.check_log(session_id, row)
         course = self.retrace(session_id, row.seq)
-        state: Any = await engine.state(session_id)
+        state: Any = await engine.session(session_id).state()
         assert course.same(state), (course, state)
         await self.check_messages(session_id, row, state)
         await self.check_status(row, course)
@@ -402,7 +402,7 @@ class EngineModel(RuleBasedStateMachine):
         if status is S.WAITING and "message" in (row.waiting or ""):
             self.messages += 1
             self.sent[session_id].append(self.messages)
-            await engine.send(session_id, self.messages)
+            await engine.session(session_id).send(self.messages)
             return
         children = await engine.session(session_id).children()
         for child in children:

@@ -172,8 +172,8 @@ class TravellingMachine(EngineMachine):
         for each in tree:
             assert await engine.tombstones(each)
             with pytest.raises(UnknownSession):
-                await engine.info(each)
-        assert [event.event_type async for event in engine.events(session_id)] == ["session.removed"]
+                await engine.session(each).info()
+        assert [event.event_type async for event in engine.session(session_id).events()] == ["session.removed"]
 
     @precondition(lambda self: self.begun)
     @rule(number=engines)
@@ -200,7 +200,7 @@ class TravellingMachine(EngineMachine):
         numbers = [record.seq for record in self.records[session_id] if record.kind == "checkpoint"]
         if numbers:
             seq = data.draw(st.sampled_from(numbers), label="at")
-            state: Any = self.run(engine.state(session_id, seq))
+            state: Any = self.run(engine.session(session_id).state(seq))
             assert self.retrace(session_id, seq).same(state)
 
     @rule(number=engines, apply=st.booleans())

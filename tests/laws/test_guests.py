@@ -109,7 +109,7 @@ class Disturbed:
         ran, driven = list(self.ran), self.driven
         assert ran[: len(before)] == before
         await engine.lift_pause()
-        if (await engine.info("t")).status is not Status.CANCELLED:
+        if (await engine.session("t").info()).status is not Status.CANCELLED:
             await engine.resume("t")
         assert await engine.take_ready() == []
         assert (self.ran, self.driven) == (ran, driven)
@@ -120,15 +120,15 @@ class Disturbed:
             await engine.lift_pause()
             for _ in range(3):
                 if (await engine.store.get("t")) is not None:
-                    if (await engine.info("t")).status is Status.COMPLETED:
+                    if (await engine.session("t").info()).status is Status.COMPLETED:
                         break
                     await engine.resume("t")
                 try:
                     await self.visit(engine)
                 except (Parked, StoreError):
                     continue
-            assert (await engine.info("t")).status is Status.COMPLETED
-            assert (await engine.state("t")).model_dump()["turns"] == sum(range(OPERATIONS))
+            assert (await engine.session("t").info()).status is Status.COMPLETED
+            assert (await engine.session("t").state()).model_dump()["turns"] == sum(range(OPERATIONS))
             assert (await engine.verify()).problems == []
         counts = {n: self.ran.count(n) for n in range(OPERATIONS)}
         assert all(count >= 1 for count in counts.values())

@@ -220,10 +220,10 @@ async def test_the_default_of_a_field_that_the_model_has_gained_is_recorded_with
     for n in range(2):  # in another engine, which reads the log
         async with Engine(tmp_path / "store.db", workflows=[later], signals=False) as engine:
             for text in ("a", "b"):
-                await engine.send("talk", text)
+                await engine.session("talk").send(text)
                 await engine.idle("talk")
                 assert len(lines_of(engine)) == 0  # no record has the mood
-            found = await engine.state("talk")
+            found = await engine.session("talk").state()
             assert isinstance(found, LaterTalk)
             assert (found.mood, found.nested.count) == ("calm", 3)
             assert found.nested.words == ["a", "b"] * (n + 1)
@@ -238,7 +238,7 @@ async def test_an_edit_inside_a_field_that_the_model_has_gained_records_its_defa
     later = Workflow("talking", state=LaterTalk, steps=[marking], routes=[again])
     async with Engine(tmp_path / "store.db", workflows=[later], signals=False) as engine:
         await engine.session("talk").edit({"nested.words": ["edited"]})
-        found = await engine.state("talk")
+        found = await engine.session("talk").state()
         assert isinstance(found, LaterTalk)
         assert (found.nested.count, found.nested.words) == (3, ["edited"])
-        assert (await engine.verify("talk")).ok
+        assert (await engine.session("talk").verify()).ok

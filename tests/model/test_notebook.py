@@ -154,7 +154,7 @@ async def test_an_outcome_whose_state_is_refused_says_why() -> None:
     async with Engine(":memory:", workflows=[note]) as engine:
         await engine.start(note, session_id="one", paused=True)
         engine.workflows["note"] = Workflow("note", state=Other, steps=[double])
-        page = shown(await engine.outcome("one"))
+        page = shown(await engine.session("one").outcome())
     assert page.captions[-1] == "State"
     assert "text" in page.facts["refused"]
 
@@ -170,7 +170,7 @@ def test_what_is_known_about_a_session_is_shown(engine: BlockingEngine) -> None:
     assert (page.facts["spent"], page.facts["tokens"]) == ("0.25 of 2 USD", "40")
     assert page.facts["created"].endswith(" UTC")
     engine.start(note, session_id="two", paused=True)
-    page = shown(engine.info("two"))
+    page = shown(engine.session("two").info())
     assert (page.facts["requested"], page.facts["step"]) == ("pause", "count#1")
 
 

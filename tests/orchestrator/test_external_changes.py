@@ -47,7 +47,7 @@ async def test_a_run_whose_session_was_resumed_by_itself_is_running_and_can_be_p
 async def paused_opening(shop: Shop, call: str) -> None:
     """Pause, and let a call end once it is asked to."""
     pausing = asyncio.ensure_future(shop.run.pause())
-    while not (await shop.run.engine.info("run")).pause_requested:
+    while not (await shop.run.engine.session("run").info()).pause_requested:
         await asyncio.sleep(0)
     shop.held[call].set()
     await pausing
@@ -82,7 +82,7 @@ async def test_a_button_that_was_pressed_long_ago_stops_what_another_process_wor
         await shop.run.resume()
         assert shop.run.get_state() is RUNNING, "it goes on already, elsewhere"
         pausing = asyncio.ensure_future(shop.run.pause("enough", by="ann"))
-        while not (await other.info("run")).pause_requested:
+        while not (await other.session("run").info()).pause_requested:
             await asyncio.sleep(0.001)
         elsewhere.open()
         await pausing
@@ -126,7 +126,7 @@ async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paus
         elsewhere.open()
         assert (await shop.run.outcome()).counts == {"done": 5}
         assert not [each for each in shop.heard if isinstance(each, OrchestratorPaused)]
-        assert len([each async for each in engine.events("run") if each.event_type == "session.paused"]) == 1
+        assert len([each async for each in engine.session("run").events() if each.event_type == "session.paused"]) == 1
 
 
 @on_loop
@@ -142,7 +142,7 @@ async def test_a_budget_for_a_run_that_is_not_paused_is_refused_and_not_kept_for
         await paused_opening(shop, "a/first")
         await shop.run.resume()
         await shop.run.outcome()
-        assert (await engine.info("run")).budget_usd == 3
+        assert (await engine.session("run").info()).budget_usd == 3
 
 
 @on_loop
@@ -165,7 +165,7 @@ async def test_without_its_snapshot_a_run_goes_on_as_the_message_says(tmp_path: 
 async def stopped_at(shop: Shop, call: str, *presses: Coroutine[Any, Any, None]) -> list[OrchestratorPaused]:
     """Press while a call is under way, and let it end then. What the log says of pauses afterwards."""
     pressing = [asyncio.ensure_future(press) for press in presses]
-    while not (await shop.run.engine.info("run")).pause_requested:
+    while not (await shop.run.engine.session("run").info()).pause_requested:
         await asyncio.sleep(0.001)
     shop.held[call].set()
     await asyncio.gather(*pressing)

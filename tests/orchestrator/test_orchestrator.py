@@ -55,7 +55,7 @@ async def test_tasks_come_after_what_they_need_and_get_its_results() -> None:
         begun = shop.begun()
         assert all(begun.index(need) < begun.index(task.id) for task in CHAIN for need in task.needs)
         assert (shop.calls, shop.most_at_once) == (ALL, 2)
-        assert (await engine.info("run")).workflow == "run"
+        assert (await engine.session("run").info()).workflow == "run"
 
 
 @on_loop
@@ -104,7 +104,7 @@ async def test_pause_and_resume_are_the_controllers() -> None:
         await shop.reached("a/first", "x/first")
         assert isinstance(shop.run.controller, PauseResumeController)
         pausing = asyncio.ensure_future(shop.run.pause("lunch", by="ann"))
-        while (await engine.info("run")).status is not Status.PAUSING:
+        while (await engine.session("run").info()).status is not Status.PAUSING:
             await asyncio.sleep(0.001)
         assert (shop.run.phase, shop.run.get_state()) == (Phase.PAUSING, RUNNING)
         shop.open()
@@ -321,7 +321,7 @@ async def test_a_skipped_task_counts_as_done() -> None:
         assert (report.tasks[0].status, report.tasks[0].note) == ("skipped", "not needed any more")
         await shop.run.start()
         assert (await shop.run.outcome()).counts == {"skipped": 1, "done": 4}
-        edits = [event async for event in engine.events("run") if event.event_type == "session.edited"]
+        edits = [event async for event in engine.session("run").events() if event.event_type == "session.edited"]
         assert [(edit.data["by"], edit.data["reason"]) for edit in edits] == [("ann", "skip a: not needed any more")]
 
 
@@ -365,7 +365,9 @@ async def test_many_tasks_are_redone_and_retried_in_one_act_however_many_they_ar
         await run.start()
         assert (await run.outcome()).counts == {"done": 300}
         assert await run.redo(ids) == ids
-        said = [event.summary async for event in engine.events("many") if event.event_type == "session.edited"]
+        said = [
+            event.summary async for event in engine.session("many").events() if event.event_type == "session.edited"
+        ]
         assert [text.rpartition("-")[2] for text in said] == ["19 and 280 more)"] * 2
 
 
@@ -405,7 +407,7 @@ async def test_an_agent_does_other_tasks_while_one_waits_for_a_person() -> None:
         assert (report.status, report.counts) == (Status.WAITING, {"begun": 2, "done": 1, "pending": 1})
         await run.bus.emit(TaskStarted("aside", "agent-9"))
         assert (await run.report()).status is Status.WAITING, "an event in its log changes nothing else"
-        asked = {question.next_question: question.id for question in await engine.questions("run")}
+        asked = {question.next_question: question.id for question in await engine.session("run").questions()}
         await engine.answer(asked["May q1?"], True)
         report = await run.outcome()
         assert (report.status, report.counts) == (Status.WAITING, {"begun": 1, "done": 3})
@@ -441,7 +443,7 @@ async def test_what_the_bus_carries_is_in_the_history_of_the_run_and_can_be_read
         logged = await shop.run.bus.replay()
         assert [each.event for each in logged] == shop.heard
         assert await shop.run.bus.replay(logged[2].cursor) == logged[3:]
-        names = [event.event_type async for event in engine.events("run")]
+        names = [event.event_type async for event in engine.session("run").events()]
         assert names.count("orchestrator.paused") == names.count("orchestrator.resumed") == 1
         assert names.index("session.paused") < names.index("orchestrator.snapshot") < names.index("orchestrator.paused")
 
@@ -484,7 +486,7 @@ async def test_a_snapshot_that_does_not_fit_the_store_is_refused_and_the_run_sta
             store.path.write_text(json.dumps(kept))
             with pytest.raises(RestoreRefused, match=says):
                 await shop.run.resume()
-            assert (shop.run.get_state(), (await engine.info("run")).status) == (PAUSED, Status.PAUSED)
+            assert (shop.run.get_state(), (await engine.session("run").info()).status) == (PAUSED, Status.PAUSED)
         await store.save_snapshot(RunStateSnapshot(whole["pausedAt"]))
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 5}

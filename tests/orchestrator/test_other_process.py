@@ -38,7 +38,7 @@ async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path:
             await other.pause("run", reason="lunch", by="ann")
         else:
             await other.pause("run", reason="lunch", by="ann", mode="abort")
-        while not (await engine.info("run")).pause_requested:
+        while not (await engine.session("run").info()).pause_requested:
             await asyncio.sleep(0.001)
         if how != "aborted elsewhere":
             shop.open()
@@ -71,7 +71,7 @@ async def test_a_run_that_is_still_pausing_is_taken_back_from_another_process(tm
         await shop.reached("a/first")
         await other.pause("run", by="ann")
         await elsewhere.run.resume()
-        assert not (await engine.info("run")).pause_requested
+        assert not (await engine.session("run").info()).pause_requested
         shop.open()
         report = await shop.run.outcome()
         assert (report.status, report.counts) == (Status.COMPLETED, {"done": 5})
@@ -88,7 +88,7 @@ async def test_a_pause_that_is_withdrawn_elsewhere_ends_with_an_error_that_says_
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
         pausing = asyncio.ensure_future(shop.run.pause())
-        while not (await other.info("run")).pause_requested:
+        while not (await other.session("run").info()).pause_requested:
             await asyncio.sleep(0.001)
         await other.resume("run", here=False)
         with pytest.raises(VerbRefused, match="was withdrawn while its agents were stopping"):
@@ -114,7 +114,7 @@ async def test_an_error_while_agents_stop_is_raised_and_not_taken_for_a_change(
         shop.hold("a/first")
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
-        info = await engine.info("run")
+        info = await engine.session("run").info()
         info = info if runs_here else replace(info, session_id="elsewhere")
         monkeypatch.setattr(Session, "watch", broken)
 

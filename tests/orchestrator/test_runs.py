@@ -182,7 +182,7 @@ async def test_a_resume_while_the_snapshot_is_being_saved_is_not_lost(
         monkeypatch.setattr(engine.store, "revise", resumed_before)
         await other.pause("run", reason="lunch")
         shop.open()
-        while (await other.info("run")).status is not Status.COMPLETED:
+        while (await other.session("run").info()).status is not Status.COMPLETED:
             await asyncio.sleep(0.01)
         assert saved == ["event"], "the resume came between the read and the write of the snapshot"
         await shop.run.outcome()
@@ -262,7 +262,7 @@ async def test_listing_runs_reads_no_task_of_them(monkeypatch: pytest.MonkeyPatc
 async def test_a_tag_given_as_one_string_stays_one_tag() -> None:
     async with Engine(":memory:") as engine:
         await Orchestrator(engine, "run", work).run([Task(id="a")], tags="night")
-        assert set((await engine.info("run")).tags) == {"night", RUN}
+        assert set((await engine.session("run").info()).tags) == {"night", RUN}
 
 
 @on_loop
@@ -272,7 +272,7 @@ async def test_after_a_resume_elsewhere_a_safety_stop_counts_from_zero(tmp_path:
         report = await run.run([Task(id=str(number), data="fail") for number in range(5)])
         assert (report.phase, report.counts["failed"]) == (Phase.PAUSED, 2)
         await other.resume("run", here=False, by="ann")
-        while (await other.info("run")).status is not Status.PAUSED:
+        while (await other.session("run").info()).status is not Status.PAUSED:
             await asyncio.sleep(0.01)
         await engine.idle("run")
         assert (await run.report()).counts["failed"] == 4

@@ -51,7 +51,7 @@ async def test_sessions_of_two_processes_stop_after_their_steps_and_go_on_where_
             await gate.reached.wait()
             waiting = await engine.start(pipeline.workflow, session_id="waiting", paused=True)
             pausing = asyncio.ensure_future(controller.pause("all hands", by="ann"))
-            while (await engine.info("theirs")).status is not Status.PAUSING:
+            while (await engine.session("theirs").info()).status is not Status.PAUSING:
                 await asyncio.sleep(0.005)
             assert not pausing.done()
             gate.opened.set()
@@ -85,7 +85,7 @@ async def test_a_session_that_is_started_while_all_are_asked_to_stop_stops_too(t
         await agents.signal_pause()
         late = await engine.start(pipeline.workflow, session_id="late")
         idle = asyncio.ensure_future(agents.await_all_idle(5))
-        while not (await engine.info("late")).pause_requested:
+        while not (await engine.session("late").info()).pause_requested:
             await asyncio.sleep(0.001)
         gate.opened.set()
         await idle
@@ -138,7 +138,7 @@ async def test_each_session_is_afterwards_what_it_was_before(tmp_path: Path) -> 
         await controller.pause()
         snapshot = await FileStateStore(tmp_path).load_snapshot()
         assert snapshot is not None
-        [question] = await engine.questions("waits")
+        [question] = await engine.session("waits").questions()
         pending = {agent.id: agent.pending_tool_calls for agent in snapshot.active_agents}
         assert pending["waits"] == (ToolCall(question.id, "ask", {"question": "Which otter?"}),)
         assert {task.id: task.status for task in snapshot.pending_tasks} == {"failed": "failed", "paused": "paused"}
@@ -193,7 +193,7 @@ async def test_if_one_cannot_go_on_none_does(tmp_path: Path) -> None:
         await gate.reached.wait()
         controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
         pausing = asyncio.ensure_future(controller.pause())
-        while not (await engine.info("a")).pause_requested:
+        while not (await engine.session("a").info()).pause_requested:
             await asyncio.sleep(0)
         gate.opened.set()
         await pausing

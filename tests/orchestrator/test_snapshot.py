@@ -161,8 +161,8 @@ async def test_the_engines_own_store_keeps_one_too_in_the_log_of_the_run(tmp_pat
         await store.save_snapshot(SNAPSHOT)
         await store.save_snapshot(RunStateSnapshot(2))
         assert await store.load_snapshot() == RunStateSnapshot(2)
-        assert (await engine.info("run")).status == "completed", "the session stays as it is"
-        assert (await engine.verify("run")).ok
+        assert (await engine.session("run").info()).status == "completed", "the session stays as it is"
+        assert (await engine.session("run").verify()).ok
         assert repr(store) == "SessionStateStore('run')"
     async with Engine(tmp_path / "hold.db") as engine:
         assert await SessionStateStore(engine, "run").load_snapshot() == RunStateSnapshot(2)

@@ -242,13 +242,13 @@ async def fill(engine: Engine, folder: Path) -> None:
         brief, topic="octopus", session_id="brief-octopus", owner="ann", tags=["marine"], budget=2
     )
     await until(engine, done.id, Status.WAITING)
-    (question,) = await engine.questions(done.id)
+    (question,) = await engine.session(done.id).questions()
     await engine.answer(question.id, "playful", by="ann")
     await until(engine, done.id, Status.COMPLETED)
     await engine.session(done.id).rewind("tone", by="ann", reason="another tone")
     await engine.resume(done.id, by="ann")
     await until(engine, done.id, Status.WAITING)
-    (question,) = await engine.questions(done.id)
+    (question,) = await engine.session(done.id).questions()
     await engine.answer(question.id, "formal", by="ann")
     for topic in ("limpet", "whelk"):
         await engine.start(brief, topic=topic, session_id=f"brief-{topic}", owner="ben", tags=["campaign"])
@@ -275,5 +275,5 @@ async def fill(engine: Engine, folder: Path) -> None:
 
 async def until(engine: Engine, session_id: str, status: Status) -> None:
     """Wait until a session has a status."""
-    while (await engine.info(session_id)).status is not status:
+    while (await engine.session(session_id).info()).status is not status:
         await asyncio.sleep(0.02)

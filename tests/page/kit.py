@@ -136,7 +136,7 @@ def asked(server: Served, workflow: Workflow[Any], session_id: str, **fields: An
 
 def state(server: Served, session_id: str) -> Any:
     """Wait until a session has ended, and return its state."""
-    return server.run(server.engine.outcome(session_id)).state
+    return server.run(server.engine.session(session_id).outcome()).state
 
 
 @contextmanager

@@ -182,7 +182,7 @@ def main(arguments: list[str] | None = None) -> None:
             server.run(exhibit.fill(server.engine, home))
             server.run(extremes.add(server.engine, home, items=200))
             clock.move(LATER)
-            eventually(lambda: server.run(server.engine.info("crawl-kelp")).status is Status.RUNNING)
+            eventually(lambda: server.run(server.engine.session("crawl-kelp").info()).status is Status.RUNNING)
             print(f"{take(browser, server, folder)} pictures in {folder}")
 
 

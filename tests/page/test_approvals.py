@@ -49,7 +49,7 @@ def test_a_write_shows_its_diff_and_a_missing_part_is_told(person: Person, tmp_p
     assert change.locator("pre.call").first.locator(".removed, .added").all_inner_texts() == ["-two", "+2"]
     huge = person.page.get_by_role("article").filter(has_text="are missing in this question")
     expect(huge.get_by_role("alert")).to_contain_text("nobody can check them here")
-    [question] = person.server.run(person.server.engine.questions("huge"))
+    [question] = person.server.run(person.server.engine.session("huge").questions())
     approval = approval_of(question.payload)
     assert approval is not None
     assert f"{approval.parts[0].omitted:,} bytes" in question.next_question

@@ -191,7 +191,7 @@ def test_answer_a_confirmation(ann: Person, is_yes: bool) -> None:
         assert state(ann.server, name).paid == f"5.00 € for {name}"
     else:
         ann.server.run(until(ann.server.engine, name, Status.FAILED))
-        failure = ann.server.run(ann.server.engine.info(name)).failure
+        failure = ann.server.run(ann.server.engine.session(name).info()).failure
         assert failure is not None
         assert "the parcel arrived" in failure.message
 
@@ -227,7 +227,7 @@ def test_rewind_with_its_plan(ann: Person) -> None:
     server = ann.server
     question = asked(server, brief, "octopus", topic="octopus")
     server.run(server.engine.answer(question, "formal"))
-    server.run(server.engine.outcome("octopus"))
+    server.run(server.engine.session("octopus").outcome())
     ann.open(session("octopus"))
     ann.tab_to(ann.button("Rewind"))
     ann.press("Enter")
@@ -243,7 +243,7 @@ def test_rewind_with_its_plan(ann: Person) -> None:
     ann.type("another tone")
     ann.press("Enter")
     expect(ann.dialog).to_have_count(0)
-    info = server.run(server.engine.info("octopus"))
+    info = server.run(server.engine.session("octopus").info())
     assert (info.step, info.visit) == ("review", 2)
     ann.tab_to(ann.button("Resume"))
     ann.press("Enter")

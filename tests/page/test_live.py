@@ -265,7 +265,7 @@ def test_an_action_without_an_answer_is_sent_once_more_and_counts_once(person: P
 @pytest.mark.parametrize("zone", ["Pacific/Auckland", "America/St_Johns"])
 def test_times_are_those_of_the_readers_zone(chrome: Browser, server: Served, zone: str) -> None:
     asked(server, brief, "octopus", topic="octopus")
-    created = server.run(server.engine.info("octopus")).created_at.astimezone(ZoneInfo(zone))
+    created = server.run(server.engine.session("octopus").info()).created_at.astimezone(ZoneInfo(zone))
     with visit(chrome, server, timezone_id=zone, locale="en-GB") as person:
         person.sign_in()
         person.open(session("octopus", "History"))

@@ -66,9 +66,9 @@ async def test_a_declined_question_is_asked_again_and_nothing_is_paid_twice(kind
         assert failure is not None
         first = (await session.questions(status=None))[0]
         assert f"session.ask_again('{first.id}')" in failure.message
-        before = [record async for record in engine.events("s")]
+        before = [record async for record in engine.session("s").events()]
         assert await session.ask_again(first.id, by="ann", reason="cheaper now") is Status.READY
-        after = [record async for record in engine.events("s")]
+        after = [record async for record in engine.session("s").events()]
         assert after[: len(before)] == before
         assert [each.event_type for each in after[len(before) :]] == ["session.reopened", "question.forgotten"]
         assert (after[-1].data["question_id"], after[-1].data["by"]) == (first.id, "ann")
@@ -253,8 +253,8 @@ async def test_a_question_that_is_asked_again_survives_another_engine(tmp_path: 
     async with Engine(tmp_path / "s.db") as engine:
         await declined(engine, shop.kinds["function"])
     async with Engine(tmp_path / "s.db", drives="none") as engine:
-        await engine.ask_again("s")  # without the code of the workflow
-        assert (await engine.verify("s")).ok
+        await engine.session("s").ask_again()  # without the code of the workflow
+        assert (await engine.session("s").verify()).ok
     async with Engine(tmp_path / "s.db", workflows=[shop.kinds["function"]]) as engine:
         session = await engine.resume("s")
         await waits(session)

@@ -84,7 +84,7 @@ async def test_who_looks_sees_that_it_has_expired_even_if_nobody_drives_it(tmp_p
         [late] = await engine.questions(status="EXPIRED")
         assert late.id == question.id
         with pytest.raises(QuestionClosed, match="EXPIRED"):
-            await engine.send("s", "late")
+            await engine.session("s").send("late")
         with pytest.raises(QuestionClosed, match="EXPIRED"):
             await engine.answer(question.id, "late")
 

@@ -77,11 +77,11 @@ class Life(RuleBasedStateMachine):
 
         async def quiet() -> None:
             for _ in range(20_000):
-                status = (await self.engine.info("s")).status
+                status = (await self.engine.session("s").info()).status
                 if not self.engine.driver.runs and status not in (Status.RUNNING, Status.READY, Status.PAUSING):
                     return
                 await asyncio.sleep(0.0002)
-            raise AssertionError(f"it does not come to rest: {await self.engine.info('s')}")
+            raise AssertionError(f"it does not come to rest: {await self.engine.session('s').info()}")
 
         if self.runs:
             self.do(quiet())
@@ -215,7 +215,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def it_stands_as_the_model_says(self) -> None:
-        info = self.do(self.engine.info("s"))
+        info = self.do(self.engine.session("s").info())
         if self.cancelled:
             expected = Status.CANCELLED
         elif self.result is not None:

@@ -190,7 +190,7 @@ async def record_waiting(folder: Path) -> None:
 
 async def finish_waiting(engine: Engine, folder: Path) -> dict[str, Any]:
     advance(engine, timedelta(hours=8))
-    await engine.send("s-1", "good morning", by="ann")
+    await engine.session("s-1").send("good morning", by="ann")
     return await ended(engine, "s-1")
 
 
@@ -223,7 +223,7 @@ async def record_family(folder: Path) -> None:
         await session.resume()
         await _listening(engine, 2)
         first, _ = sorted(await session.children(), key=lambda info: info.session_id)
-        await engine.send(first.session_id, "hello")
+        await engine.session(first.session_id).send("hello")
         await settled(engine.session(first.session_id), Status.COMPLETED)
         await settled(session)
         await engine.drawer("shared").append("log", [b"one"])
@@ -237,7 +237,7 @@ async def _listening(engine: Engine, count: int) -> None:
 
 async def finish_family(engine: Engine, folder: Path) -> dict[str, Any]:
     for info in await engine.sessions(status=Status.WAITING, workflow="part"):
-        await engine.send(info.session_id, "hello again")
+        await engine.session(info.session_id).send("hello again")
     drawer = engine.drawer("notes", session="s-1")
     mood = await drawer.get("mood")
     assert mood is not None
@@ -252,7 +252,7 @@ async def finish_bundle(engine: Engine, folder: Path) -> dict[str, Any]:
         await other.resume("s-1")
         await _listening(other, 1)
         for info in await other.sessions(status=Status.WAITING, workflow="part"):
-            await other.send(info.session_id, "hello from a file")
+            await other.session(info.session_id).send("hello from a file")
         return await ended(other, "s-1")
 
 

@@ -128,11 +128,11 @@ async def test_a_child_of_a_race_that_takes_too_long_is_cancelled_and_replaced()
         clock.advance(61)
         while len(await engine.session(session.id).children()) < 2:
             await asyncio.sleep(0.001)
-        assert (await engine.info(first.session_id)).status is Status.CANCELLED
+        assert (await engine.session(first.session_id).info()).status is Status.CANCELLED
         second = next(
             each for each in await engine.session(session.id).children() if each.session_id != first.session_id
         )
-        await engine.send(second.session_id, "hello")
+        await engine.session(second.session_id).send("hello")
         assert await got(session) == ["child", "hello"]
 
 

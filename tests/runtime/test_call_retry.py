@@ -105,8 +105,8 @@ async def test_a_child_that_takes_too_long_is_cancelled_and_another_one_is_tried
         second = next(
             each for each in await engine.session(session.id).children() if each.session_id != first.session_id
         )
-        assert (await engine.info(first.session_id)).status is Status.CANCELLED
-        await engine.send(second.session_id, "hello")
+        assert (await engine.session(first.session_id).info()).status is Status.CANCELLED
+        await engine.session(second.session_id).send("hello")
         assert (await session.outcome()).state.out == "hello"
         noticed = [event.summary async for event in session.events() if event.event_type == "child.noticed"]
         assert noticed == [f"child session {first.session_id} exceeded the timeout of 'call:part' and is cancelled"]
@@ -133,7 +133,7 @@ async def test_the_last_time_out_is_raised_and_a_resume_starts_another_child() -
         await session.resume()
         await settled(session)
         second = [each for each in await engine.session(session.id).children() if each.status is Status.WAITING]
-        await engine.send(second[0].session_id, "hello")
+        await engine.session(second[0].session_id).send("hello")
         assert ((await session.outcome()).state.out, len(await engine.session(session.id).children())) == ("hello", 2)
 
 
@@ -152,7 +152,7 @@ async def test_the_time_in_which_the_session_is_paused_does_not_count(here: bool
             await settled(session)
         clock.advance(29)
         [child] = await engine.session(session.id).children()
-        await engine.send(child.session_id, "in time")
+        await engine.session(child.session_id).send("in time")
         assert (await session.outcome()).state.out == "in time"
 
 
@@ -189,7 +189,7 @@ async def test_the_time_in_which_a_budget_pauses_the_session_does_not_count_eith
         await settled(session)
         clock.advance(29)
         [child] = await engine.session(session.id).children()
-        await engine.send(child.session_id, "in time")
+        await engine.session(child.session_id).send("in time")
         assert (await session.outcome()).state.out == "in time"
 
 

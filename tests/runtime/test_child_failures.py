@@ -132,7 +132,7 @@ async def test_a_key_that_names_a_child_with_other_input_than_before_pauses_the_
         await session.edit(n=1)
         await session.resume()
         [info] = await session.children()
-        await engine.send(info.session_id, "hello")
+        await engine.session(info.session_id).send("hello")
         assert (await session.outcome()).state.out == "hello"
 
 
@@ -149,5 +149,5 @@ async def test_two_branches_that_make_the_same_call_get_the_same_child(tmp_path:
         session = await engine.start(Workflow("top", state=Data, steps=[top]))
         await settled(session, Status.WAITING)
         [info] = await session.children()
-        await engine.send(info.session_id, "ay")
+        await engine.session(info.session_id).send("ay")
         assert (await session.outcome()).state.out == "ay ay"

@@ -269,7 +269,7 @@ async def test_a_message_to_a_child_makes_the_whole_tree_go_on() -> None:
         session = await engine.start(asking)
         assert (await session.outcome()).status is Status.WAITING
         [info] = await session.children()
-        await engine.send(info.session_id, "good morning")
+        await engine.session(info.session_id).send("good morning")
         assert (await session.outcome()).state.said == "good morning"
 
 
@@ -317,7 +317,7 @@ async def test_grandchildren_pause_resume_and_cost_with_the_root() -> None:
         leaves = await engine.session(middle.session_id).children()
         for each in leaves:
             assert (await engine.session(each.session_id).outcome()).status is Status.PAUSED
-        assert (await engine.info(middle.session_id)).status is Status.PAUSED
+        assert (await engine.session(middle.session_id).info()).status is Status.PAUSED
         assert (await session.outcome()).status is Status.PAUSED
         family.gate.set()
         await session.resume()
@@ -326,7 +326,7 @@ async def test_grandchildren_pause_resume_and_cost_with_the_root() -> None:
         assert [family.calls.count(f"square {n}") for n in (1, 2)] == [1, 1]
         info = await session.info()
         assert (info.spent_usd, info.spent_tokens) == (0.5, 20)
-        assert (await engine.info(middle.session_id)).spent_usd == 0.5
+        assert (await engine.session(middle.session_id).info()).spent_usd == 0.5
 
 
 @on_loop
@@ -464,7 +464,7 @@ async def test_a_child_that_ends_in_another_process_wakes_its_parent_here(tmp_pa
         async def listen(ctx: Context) -> str:
             return await ctx.receive()
         async with Engine(args[0], workflows=[Workflow("part", state=Part, steps=[listen])]) as engine:
-            await engine.send(args[1], "from afar")
+            await engine.session(args[1]).send("from afar")
             say((await engine.session(args[1]).outcome()).status)
         """
         printed = await asyncio.to_thread(run_child, program, tmp_path / "h.db", info.session_id)

@@ -25,8 +25,8 @@ async def test_events_and_spending_are_stored_before_the_step_continues() -> Non
         ctx.emit("note", "one", n=1)
         ctx.spend(usd=0.25, tokens=7)
         await ctx.commit()
-        info = await engine.info(ctx.session_id)
-        notes = [event.summary async for event in engine.events(ctx.session_id) if event.event_type == "note"]
+        info = await engine.session(ctx.session_id).info()
+        notes = [event.summary async for event in engine.session(ctx.session_id).events() if event.event_type == "note"]
         seen.append((notes, info.spent_usd, info.spent_tokens))
         return "done"
 
@@ -152,7 +152,7 @@ async def test_kills_with_commits_between_do_not_pause_the_session(tmp_path: Pat
     graph = Graph(tmp_path / "h.db", commits)
     assert await graph.kill_until_it_ends() == (Status.COMPLETED, "6 nodes")
     async with Engine(tmp_path / "h.db") as engine:
-        notes = [event.summary async for event in engine.events("g") if event.event_type == "note"]
+        notes = [event.summary async for event in engine.session("g").events() if event.event_type == "note"]
     nodes = [f"node {n}" for n in range(1, 7)] if commits == "events" else []
     assert notes == ["started", *nodes]
 

@@ -586,7 +586,7 @@ async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_
         for turn in range(400):
             engine = (keeper, other)[turn % 2]
             name = f"s{turn * 7 % 6}"
-            if (await engine.info(name)).status is Status.COMPLETED:
+            if (await engine.session(name).info()).status is Status.COMPLETED:
                 continue
             await engine.pause(name)
             await asyncio.sleep(0.002 * (turn % 3))

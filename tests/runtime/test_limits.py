@@ -273,5 +273,5 @@ async def test_values_of_any_size_within_the_limits_come_back_whole(size: int, t
         session = await engine.start(workflow, session_id="one")
         assert (await session.outcome()).state.names == [str(size)]
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-        state: Any = await engine.state("one")
+        state: Any = await engine.session("one").state()
         assert state.text == "ß" * size

@@ -120,7 +120,7 @@ async def reads_per_end(children: int) -> float:
             await asyncio.sleep(0.01)
         reads = store.reads()
         for number, info in enumerate(below, 1):
-            await engine.send(info.session_id, "go")
+            await engine.session(info.session_id).send("go")
             await until_waiting(engine, session, children - number)
             if number == ended:
                 reads = store.reads()

@@ -127,9 +127,9 @@ async def test_a_message_to_a_waiting_session_whose_workflow_is_not_known_here_m
     async with Engine(tmp_path / "h.db") as engine:
         await settled(await engine.start(workflow, session_id="one"))
     async with Engine(tmp_path / "h.db") as engine:
-        assert await engine.send("one", "hello") is Status.READY
+        assert await engine.session("one").send("hello") is Status.READY
         await asyncio.sleep(0.05)
-        assert (await engine.info("one")).status is Status.READY
+        assert (await engine.session("one").info()).status is Status.READY
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:  # the engine picks up the session on its own
         assert (await engine.session("one").outcome()).state.got == ["hello"]
 
@@ -167,9 +167,11 @@ async def test_a_waiting_session_holds_no_task_no_thread_and_no_hold(tmp_path: P
 async def test_a_message_that_came_while_nobody_was_there_is_received_by_the_next_engine(tmp_path: Path) -> None:
     async with Engine(tmp_path / "h.db") as engine:
         await settled(await engine.start(listening_once, session_id="one", wanted=2))
-        await engine.send("one", "1")
+        await engine.session("one").send("1")
         await settled(engine.session("one"))
-    run_child('async with Engine(args[0]) as engine: await engine.send("one", "2", by="child")', tmp_path / "h.db")
+    run_child(
+        'async with Engine(args[0]) as engine: await engine.session("one").send("2", by="child")', tmp_path / "h.db"
+    )
     async with Engine(tmp_path / "h.db", workflows=[listening_once]) as engine:
         assert (await engine.session("one").outcome()).state.got == ["1", "2"]
 
@@ -179,7 +181,7 @@ async def test_a_message_from_another_process_is_picked_up_here(tmp_path: Path) 
     async with Engine(tmp_path / "h.db") as engine:
         session = await engine.start(listening_once, session_id="one")
         await settled(session)
-        program = 'async with Engine(args[0]) as engine: say(await engine.send("one", "hello", by="child"))'
+        program = 'async with Engine(args[0]) as engine: say(await engine.session("one").send("hello", by="child"))'
         assert await asyncio.to_thread(run_child, program, tmp_path / "h.db") in ("ready", "running", "completed")
         while await session.status() is not Status.COMPLETED:
             await asyncio.sleep(0.01)
@@ -196,11 +198,11 @@ async def test_of_two_engines_one_takes_a_message(tmp_path: Path) -> None:
     ):
         session = await one.start(chatting.workflow, session_id="chat")
         for n in range(10):
-            await sender.send("chat", f"{n}")
-        await sender.send("chat", "bye")
+            await sender.session("chat").send(f"{n}")
+        await sender.session("chat").send("bye")
         while await session.status() is not Status.COMPLETED:
             await asyncio.sleep(0.01)
-        state: Any = await two.state("chat")
+        state: Any = await two.session("chat").state()
     said = [message.text for message in state.messages if message.role == "user"]
     assert said == [*(f"{n}" for n in range(10)), "bye"]
     assert chatting.calls == said

@@ -99,13 +99,14 @@ async def test_a_message_that_does_not_fit_is_an_event_and_the_wait_goes_on(kind
 @on_loop
 async def test_what_cannot_be_stored_is_refused_when_it_is_sent_and_leaves_nothing(value: Any) -> None:
     async with Engine(":memory:") as engine:
-        session = await engine.start(listening())
+        workflow = listening()
+        session = await engine.start(workflow)
         await settled(session)
         before = await session.info(), await history(session)
         with pytest.raises(ValueRefused, match="message"):
             await session.send(value)
         with pytest.raises(ValueRefused, match="message"):
-            await engine.send("new", value, workflow=listening())
+            await engine.session("new", workflow).send(value, start={})
         assert (await session.info(), await history(session)) == before
         assert [info.session_id for info in await engine.sessions()] == [session.id]
 
@@ -273,24 +274,27 @@ async def test_a_message_to_an_unknown_session_is_refused_or_starts_it(tmp_path:
     workflow = listening()
     async with Engine(tmp_path / "h.db") as engine:
         with pytest.raises(UnknownSession, match="nobody"):
-            await engine.send("nobody", "hello")
-        with pytest.raises(TypeError, match=r"wanted.*Pass workflow="):
-            await engine.send("nobody", "hello", wanted=2)
+            await engine.session("nobody").send("hello")
+        with pytest.raises(TypeError, match="needs the workflow"):
+            await engine.session("nobody").send("hello", start={"wanted": 2})
         assert await engine.sessions() == []
-        await engine.send("ann", "hello", workflow=workflow, wanted=2)
-        await engine.send("ann", "again", workflow=workflow)
+        await engine.session("ann", workflow).send("hello", start={"wanted": 2})
+        await engine.session("ann", workflow).send("again", start={})
         outcome = await engine.session("ann").outcome()
         assert (outcome.status, outcome.state.got) == (Status.COMPLETED, ["hello", "again"])
         assert len(await engine.sessions()) == 1
         with pytest.raises(SessionEnded):
-            await engine.send("ann", "once more", workflow=workflow)
+            await engine.session("ann", workflow).send("once more", start={})
 
 
 @on_loop
 async def test_two_messages_at_once_to_a_session_that_is_not_there_start_it_once(tmp_path: Path) -> None:
     workflow = listening()
     async with Engine(tmp_path / "h.db") as engine, Engine(tmp_path / "h.db", signals=False) as other:
-        sends = [each.send("ann", f"{n}", workflow=workflow, wanted=6) for n, each in enumerate((engine, other) * 3)]
+        sends = [
+            each.session("ann", workflow).send(f"{n}", start={"wanted": 6})
+            for n, each in enumerate((engine, other) * 3)
+        ]
         await asyncio.gather(*sends)
         session = engine.session("ann")
         outcome = await session.outcome()
@@ -305,8 +309,8 @@ async def test_two_messages_at_once_to_a_session_that_is_not_there_start_it_once
 async def test_the_fields_are_for_the_start_alone(tmp_path: Path) -> None:
     workflow = listening()
     async with Engine(tmp_path / "h.db") as engine:
-        await engine.send("ann", "1", workflow=workflow, wanted=2)
-        await engine.send("ann", "2", workflow=workflow, wanted=9)
+        await engine.session("ann", workflow).send("1", start={"wanted": 2})
+        await engine.session("ann", workflow).send("2", start={"wanted": 9})
         assert (await engine.session("ann").outcome()).state.got == ["1", "2"]
         with pytest.raises(InputConflict):
             await engine.start(workflow, session_id="ann", wanted=9)

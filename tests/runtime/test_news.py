@@ -70,7 +70,7 @@ async def test_a_change_that_is_told_while_another_one_is_read_is_not_missed(
             engine.driver.on_change(None)
             go.set()
             monkeypatch.setattr(SqliteStore, "flags", flags)
-            while (await other.info("s1")).status is not Status.PAUSED:
+            while (await other.session("s1").info()).status is not Status.PAUSED:
                 await asyncio.sleep(0.01)
 
 

@@ -320,7 +320,7 @@ async def test_an_engine_that_closes_leaves_the_back_off_to_the_next_one(tmp_pat
         await engine.start(workflow, session_id="s")
         await clock.asleep()
     async with Engine(tmp_path / "s.db", clock=clock, workflows=[workflow], drives="none") as engine:
-        info = await engine.info("s")
+        info = await engine.session("s").info()
         assert (info.status, info.wakes_at is not None) == (Status.SLEEPING, True)
     clock.advance(31)
     async with Engine(tmp_path / "s.db", clock=clock, workflows=[workflow]) as engine:

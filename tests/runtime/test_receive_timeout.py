@@ -114,7 +114,7 @@ async def test_a_message_that_arrived_while_no_engine_was_open_counts_although_t
         await settled(await engine.start(listening, session_id="one"))
     clock.advance(10 * MINUTE)
     async with Engine(tmp_path / "h.db", clock=clock, drives="none") as engine:
-        await engine.send("one", "hello")
+        await engine.session("one").send("hello")
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[listening]) as engine:
         assert await got(engine.session("one")) == ["hello"]
 

@@ -62,7 +62,7 @@ async def test_another_value_with_the_same_key_is_refused() -> None:
 async def test_a_session_that_the_message_starts_gets_it_once() -> None:
     async with Engine(":memory:") as engine:
         for _ in range(3):
-            await engine.send("one", "hello", key="m1", workflow=twice, wanted=2)
+            await engine.session("one", twice).send("hello", key="m1", start={"wanted": 2})
         session = engine.session("one")
         await settled(session)
         await session.send("bye", key="m2")
@@ -118,7 +118,7 @@ class Mortal(ProxyStore):
         os.kill(os.getpid(), signal.SIGKILL)
 
 async with Engine(Mortal(SqliteStore(args[0])), drives="none") as engine:
-    await engine.send("one", "hello", key="m1")
+    await engine.session("one").send("hello", key="m1")
 """
 
 
@@ -131,7 +131,7 @@ async def test_a_sender_that_was_killed_repeats_the_call(when: str, tmp_path: Pa
         assert await asyncio.to_thread(dying.ended) == -9
     async with Engine(tmp_path / "h.db", drives="none") as engine:
         assert await delivered(engine) == (when == "after")  # the process died at the intended point
-        await engine.send("one", "hello", key="m1")
+        await engine.session("one").send("hello", key="m1")
         assert await delivered(engine) == 1
     async with Engine(tmp_path / "h.db", workflows=[twice]) as engine:
         session: Session[Any] = engine.session("one")

@@ -250,7 +250,7 @@ def test_an_interrupted_program_ends_with_keyboard_interrupt_and_its_session_is_
 
     async def look() -> Status:
         async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
-            return (await engine.info("s")).status
+            return (await engine.session("s").info()).status
 
     assert asyncio.run(look()) is Status.READY
 

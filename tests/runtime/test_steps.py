@@ -29,7 +29,7 @@ async def test_each_step_begins_after_exactly_one_checkpoint_of_each_step_before
         def look(name: str) -> Any:
             async def note() -> None:
                 visits = await engine.session("memo-1").checkpoints(limit=None)
-                seen[name] = ([visit.step for visit in visits], await engine.state("memo-1"))
+                seen[name] = ([visit.step for visit in visits], await engine.session("memo-1").state())
 
             return note
 
@@ -428,7 +428,7 @@ def test_a_step_that_ends_the_program_leaves_the_session_ready(tmp_path: Path) -
 
     async def go_on() -> None:
         async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-            assert (await engine.info("one")).status is Status.READY
+            assert (await engine.session("one").info()).status is Status.READY
             assert (await (await engine.resume("one")).outcome()).status is Status.COMPLETED
 
     with pytest.raises(SystemExit, match="enough"):

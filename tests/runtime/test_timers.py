@@ -109,7 +109,7 @@ async def test_any_engine_that_knows_the_workflow_picks_it_up_and_others_leave_i
             await settled(session, Status.SLEEPING)
         clock.advance(HOUR)
         await asyncio.sleep(0.1)
-        assert (await stranger.info("s")).status is Status.READY
+        assert (await stranger.session("s").info()).status is Status.READY
         async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as friend:
             assert (await friend.session("s").outcome()).status is Status.COMPLETED
 
@@ -306,7 +306,7 @@ async def test_a_program_that_ends_leaves_a_sleeping_session_asleep(tmp_path: Pa
         session = await engine.start(naps.workflow, session_id="s")
         await settled(session, Status.SLEEPING)
     async with Engine(tmp_path / "h.db", clock=clock) as engine:
-        assert (await engine.info("s")).status is Status.SLEEPING
+        assert (await engine.session("s").info()).status is Status.SLEEPING
 
 
 # branches

@@ -366,7 +366,7 @@ async def test_a_session_is_driven_though_whoever_asked_went_away_meanwhile(verb
         else:
             session = await engine.start(workflow, session_id="s", paused=verb == "resume")
             await settled(session, Status.PAUSED if verb == "resume" else Status.WAITING)
-            work = engine.resume("s") if verb == "resume" else engine.send("s", "hello")
+            work = engine.resume("s") if verb == "resume" else engine.session("s").send("hello")
         name = "create" if verb == "start" else "claim"
         take, taken = getattr(engine.store, name), asyncio.Event()
 
@@ -403,7 +403,7 @@ async def test_a_message_that_is_kept_is_no_error_though_this_code_is_too_old_to
     async with Engine(tmp_path / "h.db") as engine:
         await settled(await engine.start(new, session_id="s"), Status.WAITING)
     async with Engine(tmp_path / "h.db", workflows=[old]) as engine:
-        assert await engine.send("s", "hello") is Status.READY
+        assert await engine.session("s").send("hello") is Status.READY
     async with Engine(tmp_path / "h.db", workflows=[new]) as engine:
         assert (await engine.session("s").outcome()).state.out == "hello"
 

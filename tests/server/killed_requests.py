@@ -303,7 +303,7 @@ async def left_behind(engine: Engine) -> dict[str, Any]:
         values = (await engine.session(info.session_id).stored()).values
         found["sessions"].append((info.workflow, info.status.value, sorted(values.items()), info.pause_requested))
         found["files"] += [each.sha256 for each in await engine.session(info.session_id).files.list()]
-        async for event in engine.events(info.session_id):
+        async for event in engine.session(info.session_id).events():
             if event.event_type not in PICKED_UP:
                 found["events"][event.event_type] += 1
     found["sessions"].sort(key=str)

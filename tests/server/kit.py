@@ -139,7 +139,7 @@ class Served:
 
         async def answer() -> None:
             await self.engine.answer(question, "formal")
-            await self.engine.outcome(session_id)
+            await self.engine.session(session_id).outcome()
 
         self.run(answer())
 
@@ -242,7 +242,7 @@ def filled(route: Route, session_id: str, question: str) -> str:
 
 def state_of(server: Served, session_id: str) -> object:
     """What must not change when a request is refused."""
-    info = server.run(server.engine.info(session_id))
+    info = server.run(server.engine.session(session_id).info())
     return info, server.run(server.engine.standing_pause()), len(server.run(server.engine.sessions()))
 
 

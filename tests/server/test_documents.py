@@ -75,7 +75,7 @@ def test_every_route_answers_with_its_document(tmp_path: Path) -> None:
 def _sessions(call: Caller, server: Served) -> None:
     made = call("POST /sessions", {"workflow": "brief", "input": {"topic": "octopus"}, "session_id": "one"})
     assert made["session_id"] == "one"
-    server.run(server.engine.outcome("one"))
+    server.run(server.engine.session("one").outcome())
     assert call("GET /sessions?limit=1&count=1")["total"] == 1
     assert call("GET /now")["counts"] == {"brief": {"waiting": 1}}
     page = call("GET /sessions/one")
@@ -113,13 +113,13 @@ def _verbs(call: Caller, server: Served) -> None:
         headers={"If-Match": edited["etag"]},
     )
     assert call("POST /sessions/one/resume")["pause_requested"] is False
-    server.run(server.engine.outcome("one"))
+    server.run(server.engine.session("one").outcome())
     found = call("GET /inbox")["questions"]
     (question,) = [each for each in found if each["session_id"] == "one"]
     assert call(f"GET /inbox/{question['id']}")["context_json"]
     taken = call(f"POST /inbox/{question['id']}/answer", {"value": "formal", "seen": question["digest"]})
     assert taken["by"] == "root"
-    assert server.run(server.engine.outcome("one")).state.text == "formal: notes on squid"
+    assert server.run(server.engine.session("one").outcome()).state.text == "formal: notes on squid"
     call("POST /sessions/two/send", {"value": "hello", "key": "1"})
     many = call("POST /sessions/bulk", {"verb": "pause", "ids": ["one", "two", "nobody"]})
     assert [[each["session_id"] for each in many[name]] for name in ("done", "skipped", "refused")] == [
@@ -199,7 +199,7 @@ def _everything(call: Caller, server: Served) -> None:
         assert time.monotonic() < end
         time.sleep(0.01)
     assert [(each["session_id"], each["lane"]) for each in found] == [(triggered["session_id"], "c7")]
-    server.run(server.engine.outcome(triggered["session_id"]))  # it waits for an answer, so its slot is free
+    server.run(server.engine.session(triggered["session_id"]).outcome())  # it waits for an answer, so its slot is free
     assert [each["name"] for each in call("GET /schedules")["schedules"]] == ["morning"]
     assert call("DELETE /schedules/morning")["removed"] == "morning"
     assert call("PUT /limits/queue/gpu", {"most": 4})["limit"]["at_work"] == 0

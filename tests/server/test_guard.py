@@ -80,7 +80,7 @@ def test_a_cookie_alone_changes_nothing(server: Served, kind: str) -> None:
         check_problem(answer, 403)
         upload = client.post("/sessions/one/files?filename=a", content=b"x", headers={"Content-Type": kind})
         check_problem(upload, 403)
-        assert server.run(server.engine.info("one")).pause_requested is False
+        assert server.run(server.engine.session("one").info()).pause_requested is False
 
 
 def test_signing_in_needs_the_header_of_the_page_too(server: Served) -> None:

@@ -29,7 +29,7 @@ async def prepared(folder: Path) -> None:
 async def states(folder: Path) -> set[tuple[str, ...]]:
     async with Engine(folder / "store.db", workflows=[fleet]) as engine:
         for session_id in await engine.take_ready():  # the last ones may have been cut off after their last operation
-            await engine.outcome(session_id)
+            await engine.session(session_id).outcome()
         ids = [info.session_id for info in await engine.sessions(status="completed")]
         found = [(await engine.session(session_id).stored()).values for session_id in ids]
     assert len(found) == MANY

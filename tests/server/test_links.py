@@ -69,7 +69,7 @@ def test_a_link_ends_when_its_question_is_answered(server: Served) -> None:
     with server.client(token) as client, server.client(**{"X-Pausepoint": "1"}) as page:
         assert page.post("/login", json={"token": token}).status_code == 200
         assert client.post(f"/inbox/{question}/answer", json={"value": "formal"}).json()["by"] == "mail"
-        server.run(server.engine.outcome("once"))
+        server.run(server.engine.session("once").outcome())
         before = state_of(server, "once")
         for each in (client, page):
             for answer in (

@@ -172,7 +172,7 @@ def test_progress_is_told_before_it_is_stored_and_not_too_often(server: Served) 
         took = time.monotonic() - begin
         assert shown() == sorted(shown())
         assert 2 <= len(set(shown())) <= took / PROGRESS + 2
-        assert server.run(server.engine.info("plods")).progress is None, "nothing was stored"
+        assert server.run(server.engine.session("plods").info()).progress is None, "nothing was stored"
         until(lambda: "plods" in ids(now(server)["running"]))
         (head,) = [each for each in now(server)["running"] if each["session_id"] == "plods"]
         assert head["progress"] == {"done": COUNT, "total": COUNT}

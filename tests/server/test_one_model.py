@@ -55,5 +55,5 @@ def test_the_api_the_commands_and_a_program_work_on_one_session_with_one_state_m
         events = server.client.get("/sessions/one/events").json()["events"]
         assert events == command("events", "one")["events"]
         assert state() == command("show", "one")["state"]
-    final = within(store, lambda engine: engine.state("one"))
+    final = within(store, lambda engine: engine.session("one").state())
     assert final == Letter(name="Ada", text="Good morning", reply="Thank you")

@@ -60,7 +60,7 @@ def test_nothing_that_an_owner_reads_names_another_one(server: Served) -> None:
             assert "secret" not in json.dumps(check_problem(answer, 409))
         forked = client.post("/sessions/anns/fork", json={"session_id": "bobs"})
         check_problem(forked, 409)
-        assert "ann" not in str(server.run(server.engine.info("bobs")).owner)
+        assert "ann" not in str(server.run(server.engine.session("bobs").info()).owner)
 
 
 def test_a_file_of_another_session_is_not_reachable_through_an_own_one(server: Served) -> None:

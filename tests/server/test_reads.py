@@ -61,7 +61,7 @@ def asked(tmp_path: Path) -> Iterator[Served]:
 
 def get_everything(server: Served) -> int:
     """Send a request to every address that is read, and return the thread of the loop."""
-    (question,) = server.run(server.engine.questions("one"))
+    (question,) = server.run(server.engine.session("one").questions())
     real = {"session_id": "one", "question_id": question.id, "field": "topic", "step": "choose", "name": "brief"}
     with server.admin() as client:
         for route in ROUTES:

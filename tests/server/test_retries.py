@@ -13,6 +13,7 @@ from uuid import uuid4
 import httpx
 import pytest
 
+from pausepoint import Session
 from pausepoint.errors import StoreUnavailable
 from pausepoint.model.views import SessionInfo
 from pausepoint.server.limits import Limits
@@ -45,7 +46,7 @@ def events(server: Served, session_id: str, kind: str) -> int:
     """How many events of a kind the history has."""
 
     async def found() -> int:
-        return len([each async for each in server.engine.events(session_id) if each.event_type == kind])
+        return len([each async for each in server.engine.session(session_id).events() if each.event_type == kind])
 
     return server.run(found())
 
@@ -84,7 +85,11 @@ def test_the_same_key_for_another_request_is_refused_and_changes_nothing(server:
         change = {"fields": {"notes": "x"}}
         done = client.post("/sessions/one/edit", json=change, headers={"If-Match": mark})
         assert done.status_code == 200
-        before = server.run(server.engine.info("one")), server.run(server.engine.info("two")), count(client)
+        before = (
+            server.run(server.engine.session("one").info()),
+            server.run(server.engine.session("two").info()),
+            count(client),
+        )
         others: list[tuple[str, str, Any, dict[str, str]]] = [
             ("POST", "/sessions/one/edit", {"fields": {"notes": "y"}}, {"If-Match": mark}),
             ("POST", "/sessions/two/edit", change, {"If-Match": mark}),
@@ -96,7 +101,11 @@ def test_the_same_key_for_another_request_is_refused_and_changes_nothing(server:
         for method, path, body, headers in others:
             refused = client.request(method, path, json=body, headers=headers)
             assert check_problem(refused, 422)["type"] == "urn:pausepoint:key-reused"
-        now = server.run(server.engine.info("one")), server.run(server.engine.info("two")), count(client)
+        now = (
+            server.run(server.engine.session("one").info()),
+            server.run(server.engine.session("two").info()),
+            count(client),
+        )
         assert now == before
 
 
@@ -218,27 +227,30 @@ def test_a_limit_that_was_reached_is_not_kept(tmp_path: Path) -> None:
 def test_an_error_of_the_server_is_not_kept(server: Served, monkeypatch: pytest.MonkeyPatch, effect: bool) -> None:
     name = f"error-{effect}"
     server.asked(name)
-    pause, info = server.engine.pause, server.engine.info
+    pause, info = server.engine.pause, Session.info
 
     async def no_pause(*args: Any, **given: Any) -> Any:
         raise StoreUnavailable("The store is busy. Retry later.", path="")
 
     async def paused(*args: Any, **given: Any) -> Any:
-        monkeypatch.setattr(server.engine, "info", no_pause)
+        monkeypatch.setattr(Session, "info", no_pause)
         return await pause(*args, **given)
 
     with server.admin(**keyed()) as client:
         monkeypatch.setattr(server.engine, "pause", paused if effect else no_pause)
         check_problem(client.post(f"/sessions/{name}/pause", json={}), 503)
         monkeypatch.setattr(server.engine, "pause", pause)
-        monkeypatch.setattr(server.engine, "info", info)
+        monkeypatch.setattr(Session, "info", info)
         again = client.post(f"/sessions/{name}/pause", json={})
         assert (again.status_code, again.json()["status"]) == (200, "paused")
         assert again.headers.get(REPLAYED) == ("true" if effect else None)
         server.run(server.engine.resume(name, here=False))
         assert client.post(f"/sessions/{name}/pause", json={}).content == again.content
-        assert isinstance(server.run(server.engine.info(name)), SessionInfo)
-        assert (events(server, name, "pause.requested"), server.run(server.engine.info(name)).status.value) == (
+        assert isinstance(server.run(server.engine.session(name).info()), SessionInfo)
+        assert (
+            events(server, name, "pause.requested"),
+            server.run(server.engine.session(name).info()).status.value,
+        ) == (
             1,
             "waiting",
         )

@@ -153,7 +153,7 @@ async def snapshot_after(folder: Path, pause: Callable[[Shop], Any], call: str) 
         outcome = asyncio.ensure_future(shop.run.outcome())
         await shop.reached(f"a/{call}", f"x/{call}")
         pausing = asyncio.ensure_future(pause(shop))
-        while not (await engine.info("release")).pause_requested:
+        while not (await engine.session("release").info()).pause_requested:
             await asyncio.sleep(0.001)
         shop.open()
         await outcome
@@ -207,7 +207,9 @@ async def test_a_run_is_paused_and_resumed_by_the_signed_in_person(tmp_path: Pat
             assert resumed["note"] == f"Process {os.getpid()} on {os.uname().nodename} drives the run."
             done = await call.until("/runs/release", lambda found: found["status"] == "completed")
             assert (done["budget_usd"], done["counts"]) == (5.0, {"done": 5})
-            asked = [each async for each in engine.events("release") if each.event_type.endswith(".requested")]
+            asked = [
+                each async for each in engine.session("release").events() if each.event_type.endswith(".requested")
+            ]
             assert [(each.event_type, each.agent_name) for each in asked] == [
                 ("pause.requested", "ann"), ("resume.requested", "ann"),
                 ("pause.requested", "ann"), ("resume.requested", "ann"),
@@ -249,7 +251,7 @@ def test_a_server_that_has_the_code_drives_the_run_itself(tmp_path: Path) -> Non
         server.run(start())
         resumed = client.post("/runs/release/resume", json={}).json()
         assert resumed["note"] == "This server drives the run."
-        server.run(server.engine.outcome("release"))
+        server.run(server.engine.session("release").outcome())
         assert client.get("/runs/release").json()["counts"] == {"begun": 1, "done": 1}
 
 
@@ -289,11 +291,11 @@ def test_what_is_no_run_or_belongs_to_another_owner_does_not_exist(tmp_path: Pat
             for name in ("plain", "forged"):
                 assert check_problem(client.get(f"/runs/{name}"), 404)["type"] == "urn:pausepoint:unknown-run"
                 check_problem(client.post(f"/runs/{name}/pause", json={}), 404)
-                assert not server.run(server.engine.info(name)).pause_requested
+                assert not server.run(server.engine.session(name).info()).pause_requested
             check_problem(client.post("/runs/anns/resume", json={"steal": True}), 400)
             client.request("DELETE", "/sessions/anns", json={})
             assert check_problem(client.get("/runs/anns"), 410)["tombstone"]["session_id"] == "anns"
-        assert not server.run(server.engine.info("bobs")).pause_requested
+        assert not server.run(server.engine.session("bobs").info()).pause_requested
 
 
 def test_a_list_of_runs_reads_the_shown_runs_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

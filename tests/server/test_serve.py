@@ -112,4 +112,4 @@ def test_a_link_answers_one_question(store: Path) -> None:
         assert found["id"] == question.id
         answered = client.post(f"/inbox/{question.id}/answer", json={"value": "formal"})
         assert answered.json()["by"] == "Ann"
-        assert server.run(server.engine.outcome("one")).status is Status.COMPLETED
+        assert server.run(server.engine.session("one").outcome()).status is Status.COMPLETED

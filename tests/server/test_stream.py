@@ -84,7 +84,7 @@ def test_a_client_that_comes_back_after_a_while_without_clients_gets_the_present
         server.run(async_until(lambda: not hub_of(server.engine).clients))
         server.run(server.engine.resume("left"))
         server.run(server.engine.answer(question, "formal"))
-        server.run(server.engine.outcome("left"))
+        server.run(server.engine.session("left").outcome())
         server.run(read_by_the_hub(server))
         again = Reader(client, "now", reader.last)
         again.read(lambda: any(each["session_id"] == "left" for each in again.of("head")))
@@ -164,7 +164,7 @@ def test_the_live_output_of_a_session_is_told_to_all_who_follow_it(
     with served(tmp_path, workflows=(chat,)) as server, server.admin() as client:
         body = {"workflow": "chat", "input": {"topic": " ".join(words)}, "session_id": "spoken"}
         assert client.post("/sessions", json=body).status_code == 201
-        server.run(server.engine.outcome("spoken"))
+        server.run(server.engine.session("spoken").outcome())
         for _ in range(2):  # the hub has read the output when the second one comes
             reader = Reader(client, "session:spoken")
             reader.read(partial(reader.has, "token", len(words)))
@@ -331,7 +331,7 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     (question,) = await session.questions()
     await engine.answer(question.id, "formal")
     await session.outcome()
-    events = [documents.event(each) async for each in engine.events("busy")]
+    events = [documents.event(each) async for each in engine.session("busy").events()]
     await async_until(lambda: all(len(_received(each).lines) >= len(events) for each in joined))
     return [(each, sorted(map(told, events))) for each in joined]
 

@@ -109,9 +109,9 @@ def test_a_server_that_ends_sends_a_reset_and_another_one_continues(tmp_path: Pa
             reader.read(once(reader.has_mark, lambda: asyncio.run_coroutine_threadsafe(hub.close(), server.loop)))
             assert reader.found[-1] == ("reset", {})
     with served(tmp_path) as server, server.admin() as client:
-        (question,) = server.run(server.engine.questions("kept"))
+        (question,) = server.run(server.engine.session("kept").questions())
         server.run(server.engine.answer(question.id, "formal"))
-        server.run(server.engine.outcome("kept"))
+        server.run(server.engine.session("kept").outcome())
         again = Reader(client, "session:kept", reader.last)
         again.read(again.ended)
         known = history(client, "kept")

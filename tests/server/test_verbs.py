@@ -129,7 +129,7 @@ def test_answers_are_judged(server: Served) -> None:
         check_problem(client.post(path, json={"value": "formal", "seen": "00" * 16}), 412)
         check_problem(client.post(path, json={"value": "formal", "seen": "nonsense"}), 400)
         assert client.post(path, json={"value": "formal"}).status_code == 200
-        server.run(server.engine.outcome("judged"))
+        server.run(server.engine.session("judged").outcome())
         assert client.post(path, json={"value": "formal"}).status_code == 200  # the same answer again
         conflict = client.post(path, json={"value": "playful"})
         assert check_problem(conflict, 409)["by"] == "root"
@@ -164,7 +164,7 @@ def test_a_pause_of_a_session_that_has_ended_is_refused(server: Served, way: str
 def test_a_failed_session_is_retried(server: Served) -> None:
     with server.admin() as client:
         client.post("/sessions", json={"workflow": "brief", "input": {"topic": "fail"}, "session_id": "failed"})
-        server.run(server.engine.outcome("failed"))
+        server.run(server.engine.session("failed").outcome())
         found = client.get("/sessions?failed=1").json()["sessions"]
         assert [each["failure"]["message"] for each in found] == ["the library burned down"]
         assert client.post("/sessions/failed/resume", json={}).status_code == 200
@@ -179,7 +179,7 @@ def test_a_server_that_observes_leaves_the_work_to_another(tmp_path: Path) -> No
         assert made["status"] in ("created", "ready")
         with served(tmp_path) as worker:
             worker.run(worker.engine.take_ready())
-            worker.run(worker.engine.outcome("remote"))
+            worker.run(worker.engine.session("remote").outcome())
         assert client.get("/sessions/remote").json()["status"] == "waiting"
         client.post("/sessions/remote/pause", json={})
         refused = client.post("/sessions/remote/resume", json={"wake": True})
@@ -201,7 +201,7 @@ def test_a_server_without_the_code_still_shows_pauses_and_answers(tmp_path: Path
         assert client.post(f"/inbox/{question}/answer", json={"value": "formal"}).status_code == 200
     with served(tmp_path) as worker:
         worker.run(worker.engine.take_ready())
-        assert worker.run(worker.engine.outcome("foreign")).status is Status.COMPLETED
+        assert worker.run(worker.engine.session("foreign").outcome()).status is Status.COMPLETED
 
 
 def test_a_declined_question_is_asked_again_and_a_plan_names_what_a_rewind_would_repeat(tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_a_declined_question_is_asked_again_and_a_plan_names_what_a_rewind_would
         assert (done.status_code, done.json()["status"]) == (200, "ready")
         check_problem(client.post("/sessions/o/ask_again", json={}), 409)
         assert client.post("/sessions/o/resume", json={}).status_code == 200
-        again = server.run(server.engine.outcome("o")).questions[0]
+        again = server.run(server.engine.session("o").outcome()).questions[0]
         assert (again.next_question, again.id != question, paid) == ("Ship it?", True, ["4711"])
 
 

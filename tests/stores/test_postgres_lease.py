@@ -90,7 +90,7 @@ async def begun_after_a_stop(url: str, file: Path, kind: str) -> list[int]:
             async with asyncio.timeout(PATIENCE), Engine(url, workflows=[errands]) as engine:
                 while not await engine.take_ready():
                     await asyncio.sleep(0.05)
-                assert (await engine.outcome("s1")).result == 4
+                assert (await engine.session("s1").outcome()).result == 4
         finally:
             continued = time.monotonic()
             os.kill(child.pid, signal.SIGCONT)

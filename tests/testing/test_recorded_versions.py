@@ -50,7 +50,9 @@ async def test_a_recorded_session_can_be_put_into_a_store_and_goes_on_there(path
         assert (row.owner, row.tags, row.spent_usd) == (kept.row().owner, kept.row().tags, kept.row().spent_usd)
         assert await engine.store.records(row.key, 1) == kept.records
         expected = path.with_suffix(".state.json").read_text("utf-8")
-        assert await engine.state(row.session_id) == WORKFLOWS[kept.workflow].model.model_validate_json(expected)
+        assert await engine.session(row.session_id).state() == WORKFLOWS[kept.workflow].model.model_validate_json(
+            expected
+        )
         with pytest.raises(InputConflict):
             await bundle.import_(engine.store, kept)
 

@@ -135,9 +135,9 @@ def use_blocking() -> None:
         assert_type(session.checkpoints(limit=None), list[Checkpoint])
         assert_type(session.outcome(), Outcome[Brief])
         assert_type(session.events(follow=True), Iterator[Event])
-        assert_type(engine.events("one", follow=True), Iterator[Event])
+        assert_type(engine.session("one").events(follow=True), Iterator[Event])
         engine.start(brief, session_id=1, topic="squid")  # type: ignore[arg-type]
-        engine.info(1)  # type: ignore[arg-type]
+        engine.session(1).info()  # type: ignore[call-overload]
         session.pause(mode="now")  # type: ignore[arg-type]
         session.resume(colour="red")  # type: ignore[call-arg]
     assert_type(run(brief, topic="squid"), Outcome[Brief])

@@ -67,7 +67,7 @@ async def remembered(engine: Engine) -> set[str]:
     found: set[str] = set()
     for info in await engine.sessions(workflow="errand"):
         who = (await engine.session(info.session_id).stored()).values["who"]
-        async for event in engine.events(info.session_id):
+        async for event in engine.session(info.session_id).events():
             number = re.search(r"effect\[(\d+)\]", str(event.data.get("id")))
             if event.event_type == "operation.completed" and number is not None:
                 found.add(f"{who}/{number[1]}")
@@ -122,7 +122,7 @@ async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight
             await async_until(others_completed)
             assert await server.drive("kills", paused, wait=True) == 200  # a drive withdraws no pause
             assert await engine.session(paused).pauses()
-            assert (await engine.info(paused)).status is Status.PAUSED
+            assert (await engine.session(paused).info()).status is Status.PAUSED
             await engine.resume(paused, here=False)
             assert await server.drive("kills", paused) == 202
             await async_until(lambda: _is(engine, paused, Status.COMPLETED))
@@ -136,7 +136,7 @@ async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight
 
 
 async def _is(engine: Engine, session_id: str, status: Status) -> bool:
-    return (await engine.info(session_id)).status is status
+    return (await engine.session(session_id).info()).status is status
 
 
 @pytest.mark.long
@@ -186,11 +186,11 @@ async def test_a_held_session_and_one_without_a_slot_are_tried_again_and_an_unkn
         async with Engine(tmp_path / "fleet.db", drives="none", create=False) as engine:
             assert await server.drive("held", "nobody", wait=True) == 404
             assert await server.drive("held", "held", wait=True) == 200
-            assert (await engine.info("held")).status is Status.RUNNING  # in the other process
+            assert (await engine.session("held").info()).status is Status.RUNNING  # in the other process
             await engine.limit(workflow=gated, most=1)
             await started(engine, gated, "second", place=str(tmp_path))
             assert await server.drive("held", "second", wait=True) == 200
-            assert (await engine.info("second")).waits_for_slot == "workflow gated, 1 of 1 at work"
+            assert (await engine.session("second").info()).waits_for_slot == "workflow gated, 1 of 1 at work"
             holder.signal(signal.SIGKILL)
             assert holder.ended() == -signal.SIGKILL
             (tmp_path / "gate").touch()
@@ -210,7 +210,7 @@ async def test_the_worker_of_the_page_drives_the_agent_before_and_after_an_answe
             assert await asyncio.to_thread(start.lines) == ["trip is on its way"]
         async with Engine(folder.store, drives="none", create=False) as engine:
             await async_until(lambda: _is(engine, "trip", Status.WAITING))
-            await engine.answer(None, True, session_id="trip")
+            await engine.session("trip").answer(True)
             assert await server.drive("pausepoint", "trip") == 202
             await async_until(lambda: _is(engine, "trip", Status.COMPLETED))
         assert folder.orders("hotels") == ["2 nights, Hotel Astoria in Lisbon"]
@@ -234,11 +234,11 @@ async def test_a_drive_too_many_writes_nothing(tmp_path: Path) -> None:
     ):
         await started(engine, naps, "nap")
         first = await drive_once(worker, "nap")
-        before = await engine.info("nap")
+        before = await engine.session("nap").info()
         assert (before.status, first.at) == (Status.SLEEPING, before.wakes_at and before.wakes_at.timestamp())
         for _ in range(2):
             assert await drive_once(worker, "nap") == first  # Restate makes one call for these
-        after = await engine.info("nap")
+        after = await engine.session("nap").info()
         assert (after.seq, after.fence) == (before.seq, before.fence)
 
         await engine.pause(everything=True)
@@ -246,11 +246,11 @@ async def test_a_drive_too_many_writes_nothing(tmp_path: Path) -> None:
         assert (await drive_once(worker, "nap", first.at)).at is None  # the timer came during the pause
         await engine.lift_pause()
         assert (await drive_once(worker, "nap", first.at)).at is None
-        assert (await engine.info("nap")).status is Status.WAITING
+        assert (await engine.session("nap").info()).status is Status.WAITING
         assert (await drive_once(worker, "nap")).at is None
-        await engine.send("nap", "wake up")
+        await engine.session("nap").send("wake up")
         await drive_once(worker, "nap")
-        assert (await engine.info("nap")).status is Status.COMPLETED
+        assert (await engine.session("nap").info()).status is Status.COMPLETED
 
 
 def test_without_the_sdk_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:

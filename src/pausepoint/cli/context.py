@@ -208,10 +208,10 @@ async def picked_up(engine: Engine, infos: Sequence[SessionInfo]) -> list[Sessio
 async def when_picked_up(engine: Engine, session_id: str) -> SessionInfo:
     """Return a session once a process drives it, or after a time in which every open engine would have noticed it."""
     for _ in range(PICK_UP_LOOKS):
-        if (await engine.info(session_id)).status.value not in ("ready", "created"):
+        if (await engine.session(session_id).info()).status.value not in ("ready", "created"):
             break
         await asyncio.sleep(LOOK_EVERY)
-    return await engine.info(session_id)
+    return await engine.session(session_id).info()
 
 
 def command_of(holder: str) -> str:

@@ -185,7 +185,7 @@ async def open_questions(engine: Engine, info: SessionInfo, most: int = ASKED) -
     """Return the questions that a session, or a child of it, waits for."""
     if info.status.value != "waiting" or not {"answer", "child"} & set(info.waiting):
         return []
-    return list(await engine.questions(info.session_id, limit=most))
+    return list(await engine.questions(tree=info.session_id, limit=most))
 
 
 def pause_note(pause: Pause) -> str:

@@ -113,7 +113,7 @@ class DrivenSession:
                 self.view.began = time.monotonic()
             session = await begin(engine)
             self.session_id = session.id
-            await engine.drive_only(session.id)  # other sessions are left to workers
+            await engine.session(session.id).drive_only()  # other sessions are left to workers
             if self.stays:
                 self.out.line(DRIVING)
             waits = self.stays or (self.out.for_people and self.out.terminal)
@@ -193,7 +193,7 @@ class DrivenSession:
 
         try:
             if options["session_id"] is not None:
-                self.complete = (await engine.info(options["session_id"])).status.value == "completed"
+                self.complete = (await engine.session(options["session_id"]).info()).status.value == "completed"
                 await catch_up(engine, options["session_id"], self.view)
         except UnknownSession:
             pass
@@ -203,7 +203,7 @@ class DrivenSession:
         except AlreadyRunning as error:
             raise self._running_elsewhere(options["session_id"], error) from error
         except InputConflict as error:
-            resume = self.cli.resume(await engine.info(error.session_id))
+            resume = self.cli.resume(await engine.session(error.session_id).info())
             raise Refused(
                 f"Session {error.session_id!r} already exists with different input. Choose another --session-id, or"
                 f" resume it: `{resume}`.",
@@ -220,7 +220,7 @@ class DrivenSession:
 
         if start is not None:
             await engine.session(session_id).rewind(start, by=how["by"], reason="resume --from")
-        before = await engine.info(session_id)
+        before = await engine.session(session_id).info()
         self.session_id = session_id
         await catch_up(engine, session_id, self.view)
         try:

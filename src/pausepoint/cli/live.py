@@ -483,7 +483,7 @@ def display_for(out: Output) -> Display:
 
 async def catch_up(engine: Engine, session_id: str, view: View) -> None:
     """Bring a view up to date without showing anything."""
-    async for event in engine.events(session_id):
+    async for event in engine.session(session_id).events():
         view.apply(event)
     async for item in engine.session(session_id).stream(follow=False):
         view.streamed = item.n
@@ -505,7 +505,7 @@ class Following:
             self.show.step(step, visit)
 
     async def _events(self, engine: Engine, session_id: str) -> None:
-        async for event in engine.events(session_id, self.view.cursor):
+        async for event in engine.session(session_id).events(self.view.cursor):
             self.view.apply(event)
             self.show.event(self.view, event)
 
@@ -513,7 +513,7 @@ class Following:
         """Show the new events and the current status."""
         async with self._looking:
             await self._events(engine, session_id)
-            self.view.info = await engine.info(session_id)
+            self.view.info = await engine.session(session_id).info()
             self.show.tick(self.view, engine.ending)
 
     async def until(
@@ -530,7 +530,7 @@ class Following:
                     if over:
                         return outcome.result()
                     if is_parked is not None and await is_parked(engine, self.view):
-                        return await engine.outcome(session_id, wait=False)
+                        return await engine.session(session_id).outcome(wait=False)
                     await asyncio.wait([outcome], timeout=EVERY)
         except asyncio.CancelledError:  # the program must exit, and steps may have ended since the last update
             await self.look(engine, session_id)

@@ -313,7 +313,7 @@ def _called(cli: Cli, fn: Callable[..., Any], given: dict[str, Any]) -> tuple[An
     with Engine(cli.place.url, workflows=list(cli.host.workflows), create=False, drives="asked") as engine:
         with _refusing():
             found = fn(engine, **given)
-        return found, engine.info(found.id) if isinstance(found, BlockingSession) else None
+        return found, engine.session(found.id).info() if isinstance(found, BlockingSession) else None
 
 
 class _Run(RunCommand):

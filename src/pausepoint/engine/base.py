@@ -279,8 +279,9 @@ class Service:
         if row.holder == self.store.number:
             holder = f"this engine ({holder})"
         return AlreadyRunning(
-            f"Session {row.session_id!r} is driven by {holder}. Wait for it with engine.outcome({row.session_id!r}),"
-            f" pause it, or take it over with engine.resume({row.session_id!r}, steal=True).",
+            f"Session {row.session_id!r} is driven by {holder}. Wait for it with"
+            f" engine.session({row.session_id!r}).outcome(), pause it, or take it over with"
+            f" engine.resume({row.session_id!r}, steal=True).",
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
 

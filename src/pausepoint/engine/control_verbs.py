@@ -130,22 +130,6 @@ class ControlVerbs:
             folder, workflow, session_id=session_id, incomplete=incomplete, by=by, **given,
         )  # fmt: skip
 
-    async def take_up(self, session_id: str, *, fence: int | None = None, by: str | None = None) -> Session[Any]:
-        """Drive a session that is ready in this process, and return a handle on it. Unlike `resume`, withdraw nothing.
-
-        Use this in a program that looks for sessions to drive, such as a worker: a pause that arrives between its look
-        and this call stays in effect.
-
-        - ``fence``: the ``fence`` of the session when it was seen. If another process has driven the session since,
-          `HoldLost` is raised.
-        - ``by``: who picks it up, recorded in the history.
-
-        Raises `VerbRefused` if the session is paused or has failed, `AlreadyRunning` if a process drives it, and
-        `SessionEnded` if it is completed or cancelled. Raises `LimitReached` if no slot is free; an engine picks the
-        session up when there is one.
-        """
-        return await self._parts.control.take_up(session_id, fence=fence, by=by)
-
     async def take_ready(self, limit: int = 100, *, by: str | None = None) -> list[SessionId]:
         """Pick up to ``limit`` ready sessions of the registered workflows, drive them here, and return their ids.
 
@@ -163,24 +147,6 @@ class ControlVerbs:
         they were before the pause. Sessions that were also paused individually stay paused.
         """
         return await self._parts.control.lift_pause(by=by)
-
-    async def drive_only(self, session_id: str) -> None:
-        """Pick up only this session and its children from now on.
-
-        Sessions that already run here are not stopped. Use this with ``Engine(drives="asked")``, where the engine picks
-        up only sessions that a verb asked for.
-        """
-        return await self._parts.control.drive_only(session_id)
-
-    async def stand_by(self, session_id: str) -> SessionInfo:
-        """Wait until someone resumes or answers a session that has stopped, in any process, and return its facts.
-
-        Meanwhile this engine does not pick the session up, so you can check what has changed before you call `resume`.
-        Other processes see in `engines` that this one stands by, and leave the session to it. Also returns when another
-        engine drives the session, when it has ended, or when this engine is ending. Open the engine with
-        ``drives="asked"``.
-        """
-        return await self._parts.control.stand_by(session_id)
 
     async def idle(self, *session_ids: str) -> None:
         """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""
@@ -354,15 +320,13 @@ class ControlVerbs:
         return await self._parts.questions.question(question_id)
 
     async def answer(
-        self, question_id: str | None, value: Any, *, session_id: str | None = None, key: str | int | None = None,
-        by: str | None = None, channel: str = "", seen: str | None = None,
-    ) -> Receipt:  # fmt: skip
+        self, question_id: str, value: Any, *, by: str | None = None, channel: str = "", seen: str | None = None
+    ) -> Receipt:
         """Answer a question and return a receipt.
 
         The first answer counts. The same answer again gets the same receipt; a different one raises `AnswerConflict`.
 
-        Name the question by its id; or pass None and name it by ``session_id`` and ``key``, which also works before it
-        is asked; or by ``session_id`` alone, if only one question of the session waits.
+        Without the question's id, use `Session.answer`.
 
         - ``by``, ``channel``: the person who answers, and how. Both are recorded.
         - ``seen``: the `Question.digest` that the person saw. If the session asks something else by now,
@@ -372,47 +336,5 @@ class ControlVerbs:
         `AnswerRefused`. Refused answers are recorded in the session's history.
         """
         return await self._parts.questions.answer(
-            question_id, value, session_id=session_id, key=key, by=by, channel=channel, seen=seen,
+            question_id, value, by=by, channel=channel, seen=seen,
         )  # fmt: skip
-
-    async def send(
-        self, /, session_id: str, value: Any, *, key: str | int | None = None, workflow: Workflow[Any] | None = None,
-        by: str | None = None, channel: str = "", seen: str | None = None, **fields: Any,
-    ) -> Status:  # fmt: skip
-        """Send a message to a session and return its status.
-
-        The message answers the open question if there is one; otherwise the next ``ctx.receive`` gets it. Messages are
-        kept until they are received. Pass ``workflow`` to start the session first if it does not exist, with ``fields``
-        as its input.
-
-        Pass ``key`` to make the call idempotent: a message is delivered once for each key of a session, however often
-        it is sent. Repeat the call with the same key if you do not know whether it took effect, for example after a
-        crash or a lost connection. The same key with another value raises `AnswerConflict`.
-
-        Pass ``seen`` to make sure that the message answers no question that its author has not seen: the
-        `Question.digest` of the open question, or an empty string if none was open. If the session asks something else
-        by now, `QuestionChanged` is raised. If it asks nothing, the message is delivered.
-
-        Raises `SeveralQuestions` if several questions wait, and `QuestionClosed` for the first message after a question
-        has expired, since it may be a late answer.
-        """
-        return await self._parts.questions.send(
-            session_id, value, key=key, workflow=workflow, by=by, channel=channel, seen=seen, **fields,
-        )  # fmt: skip
-
-    async def ask_again(
-        self, session_id: str, question_id: str | None = None, /, *, by: str | None = None, reason: str = ""
-    ) -> Status:  # fmt: skip
-        """Ask a question of a parked session again, and return the session's status. A resume then asks it.
-
-        Only what the question led to is forgotten: a no, a missing answer or, if you name the question, an answer. The
-        other operations of its step keep their results and do not run again. The history keeps everything.
-
-        - ``question_id``: a question of the session or of a child. By default the only one that was declined or got no
-          valid answer.
-        - ``by``, ``reason``: recorded in the history.
-
-        Raises `VerbRefused` if there is nothing to ask again, if the question is still open, or if the session is
-        driven; `SeveralQuestions` if you have to name one; `UnknownQuestion` and `WrongSession`.
-        """
-        return await self._parts.time_travel.ask_again(session_id, question_id, by=by, reason=reason)

@@ -327,7 +327,7 @@ def _settings(each: Schedule | None) -> object:
 
 async def _move_one(engine: Engine, target: Store, session_id: str, reason: str) -> Place:
     """Give the original a pause of its own, which stays if the pause of everything is lifted, and copy it."""
-    if (await engine.info(session_id)).status not in (Status.COMPLETED, Status.CANCELLED):
+    if (await engine.session(session_id).info()).status not in (Status.COMPLETED, Status.CANCELLED):
         found = await engine.pause(session_id, reason=reason, by=MOVER, wait=True, timeout=0)
         if found.working:
             raise VerbRefused(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from pausepoint.codec.values import DEFAULT_LIMITS, Limits
 from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine import flags
-from pausepoint.engine.base import Drives, Service, Until
+from pausepoint.engine.base import Drives, Service
 from pausepoint.engine.control_verbs import ControlVerbs
 from pausepoint.engine.filters import Statuses, When
 from pausepoint.engine.parts import Parts
@@ -31,7 +31,7 @@ from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
 from pausepoint.model.questions import is_time_to_answer
 from pausepoint.model.queues import check_queue
-from pausepoint.model.sessions import Event, Level, Sort, Status
+from pausepoint.model.sessions import Level, Sort, Status
 from pausepoint.model.views import (
     Listing,
     Misfit,
@@ -39,7 +39,7 @@ from pausepoint.model.views import (
     SessionInfo,
     StandingPause,
 )
-from pausepoint.runtime.driver import LocalDriver, Run
+from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import SignalWatch
 from pausepoint.runtime.waker import MOST_RUNNING, Waker
@@ -289,13 +289,6 @@ class Engine(ControlVerbs, StoreVerbs):
         self._service.check_open()
         return await copies.run(self, to, reason, timeout, dry_run, on_progress or (lambda result: None))
 
-    async def info(self, session_id: str) -> SessionInfo:
-        """Return a session's facts, such as status, position and cost, without reading its state.
-
-        Raises `UnknownSession` if there is no session with this id.
-        """
-        return await self._parts.queries.info(session_id)
-
     async def sessions(
         self, *, workflow: str | None = None, owner: str | None = None, tag: str | None = None,
         status: Statuses = None, failed: bool | None = None, since: When | None = None, until: When | None = None,
@@ -365,29 +358,6 @@ class Engine(ControlVerbs, StoreVerbs):
         """Return the sessions that were started with the same input, newest first, whatever their status."""
         return await self._parts.control.same_input(workflow, state, at_step=at_step, **fields)
 
-    async def state(self, session_id: str, at_checkpoint: int | str | None = None) -> BaseModel:
-        """Return the session's state at its last checkpoint, or at an earlier one.
-
-        ``at_checkpoint`` is a visit (``"write#2"``, or ``"write"`` for the last one) or the number of any record of the
-        log. The workflow must be registered; use `stored` if it is not. Raises `UnknownCheckpoint` if there is no such
-        checkpoint, and `StateRefused` if the model does not accept the stored state.
-        """
-        return await self._parts.queries.state(session_id, at_checkpoint)
-
-    async def outcome(
-        self, session_id: str, run: Run | None = None, *, wait: bool = True, until: Until = "parked"
-    ) -> Outcome[Any]:
-        """Wait until a session stops, and return its outcome.
-
-        A session has stopped when it has ended, is paused, or waits for a message or an answer. While a timer runs or a
-        child works, this keeps waiting. If this engine could not continue driving, it raises the error that broke the
-        drive. If a signal to a server stops the engine, the outcome has the session's status at that time.
-
-        ``until="ended"`` waits until the session has ended, also through pauses and waits for people. ``wait=False``
-        returns the present outcome immediately, whatever the session does.
-        """
-        return await self._parts.queries.outcome(session_id, run, wait=wait, until=until)
-
     async def standing_pause(self) -> StandingPause | None:
         """Return the pause of everything: who asked for it, why, and since when. None if it is not in effect.
 
@@ -404,19 +374,6 @@ class Engine(ControlVerbs, StoreVerbs):
         pass it as ``after`` to examine the next ones.
         """
         return await self._parts.queries.misfits(limit=limit, after=after)
-
-    def events(
-        self, session_id: str, after: str = "", *, follow: bool = False, until: Until = "ended"
-    ) -> AsyncIterator[Event]:
-        """Yield a session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
-
-        With ``until="parked"``, following also ends when the session stops before its end: when it is paused, has
-        failed, or waits for a message or an answer. While a timer runs or a child works, it continues.
-
-        ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
-        ``session.removed``.
-        """
-        return self._parts.queries.events(session_id, after, follow=follow, until=until)
 
 
 def run(

@@ -201,7 +201,7 @@ class Visitor(Generic[S]):
         if row.status in (Status.COMPLETED, Status.CANCELLED):
             raise SessionEnded(
                 f"Session {row.session_id!r} is {row.status.value}. Read its result with"
-                f" engine.state({row.session_id!r}), or visit another session_id.",
+                f" engine.session({row.session_id!r}).state(), or visit another session_id.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
         if row.status is Status.RUNNING and not self.control.service.driver.is_stranded(row):
@@ -425,9 +425,10 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
             budget = ", budget=…" if any(pause.kind == "budget" for pause in pauses) else ""
             return why, f"Resume it with engine.resume({id!r}{budget}), {again}."
         case Status.WAITING:
-            questions = await control.questions.questions(id)
+            questions = await control.questions.questions(tree=id)
             if questions:
-                return questions[0].next_question, f"Answer the question with engine.answer, {again}."
+                first = questions[0]
+                return first.next_question, f"Answer the question with engine.answer({first.id!r}, …), {again}."
             kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in (row.waiting or "").split(",")]
             return f"for {' or '.join(kinds)}{_until(row, ', ')}", "Visit it again when the wait is over."
         case Status.SLEEPING if row.wakes_at:
@@ -436,7 +437,7 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
         case Status.CANCELLED:
             return "", "It cannot continue. Visit another session_id."
         case Status.COMPLETED:
-            return "", f"Read its result with engine.state({id!r})."
+            return "", f"Read its result with engine.session({id!r}).state()."
         case _:
             return control.service.driver.ending, "Visit it again to continue after its last operation."
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from msgspec.structs import replace
 
@@ -32,7 +32,7 @@ from pausepoint.errors import (
 from pausepoint.log.replay import Line
 from pausepoint.log.state import Blob, Inline
 from pausepoint.model.cursors import from_cursor, to_cursor
-from pausepoint.model.ids import KEPT, check_session_id, shortened
+from pausepoint.model.ids import KEPT, SessionId, check_session_id, shortened
 from pausepoint.model.questions import (
     Answer,
     Answered,
@@ -50,7 +50,18 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionStatus, SessionRow, Status
 from pausepoint.model.views import Listing
 
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
 Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
+
+
+class Opening(NamedTuple):
+    """The session that a message starts if it does not exist."""
+
+    workflow: Workflow[Any]
+    given: BaseModel | Mapping[str, Any]
+    owner: str | None
 
 
 class Questions:
@@ -64,39 +75,39 @@ class Questions:
     # reading
 
     async def questions(
-        self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
-        owner: str | None = None, key: str | int | None = None, prefix: str = "", sort: QuestionSort = "asked",
+        self, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None, owner: str | None = None,
+        tree: str | None = None, key: str | int | None = None, prefix: str = "", sort: QuestionSort = "asked",
         reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[Question]:  # fmt: skip
-        """Return the open questions of all sessions, or of one session and its children, oldest first."""
+        """Return the open questions of all sessions that match, oldest first."""
         if sort not in get_args(QuestionSort):
             raise ValueError(
                 f"{shortened(sort)} is not a sort of questions{did_you_mean(str(sort), get_args(QuestionSort))}"
             )
         check_limit(limit, "questions")
-        query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
+        query = await self._inquiry(tree, status, workflow=workflow, owner=owner, key=key, prefix=prefix)
         now, start = self.service.clock.now(), from_cursor("questions", sort, reverse, after)
         found = await self.service.store.questions(replace(query, sort=sort, reverse=reverse, after=start, limit=limit))
         next = to_cursor("questions", sort, reverse, found.next)
         return Listing((question_of(row, now) for row in found), found.damaged, next=next)
 
     async def tally_questions(
-        self, session_id: str | None = None, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None,
-        owner: str | None = None, key: str | int | None = None,
+        self, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None, owner: str | None = None,
+        tree: str | None = None, key: str | int | None = None,
     ) -> dict[QuestionStatus, int]:  # fmt: skip
         """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
-        query = await self._inquiry(session_id, status, workflow=workflow, owner=owner, key=key)
+        query = await self._inquiry(tree, status, workflow=workflow, owner=owner, key=key)
         return await self.service.store.tally_questions(query)
 
     async def _inquiry(
-        self, session_id: str | None, status: Statuses, key: str | int | None, **filters: Any
+        self, tree: str | None, status: Statuses, key: str | int | None, **filters: Any
     ) -> Inquiry:  # fmt: skip
         self.service.check_open()
-        if session_id is not None:
-            await self.service.row(session_id)
+        if tree is not None:
+            await self.service.row(tree)
         key = None if key is None else str(key)
         check_texts(**filters)
-        return Inquiry(session_id=session_id, statuses=_statuses(status), key=key, **filters)
+        return Inquiry(session_id=tree, statuses=_statuses(status), key=key, **filters)
 
     async def question(self, question_id: str) -> Question:
         """Return one question, with the state, the step's finished operations and the chat history at that time."""
@@ -149,21 +160,31 @@ class Questions:
     # answering
 
     async def answer(
-        self, question_id: str | None, value: Any, *, session_id: str | None = None, key: str | int | None = None,
-        by: str | None = None, channel: str = "", seen: str | None = None,
+        self, question_id: str, value: Any, *, by: str | None = None, channel: str = "", seen: str | None = None
     ) -> Receipt:  # fmt: skip
         """Answer a question and return a receipt."""
+        return await self._answer(value, by, channel, seen, question_id)
+
+    async def answer_of(
+        self, session_id: str, value: Any, *, question: str | None = None, key: str | int | None = None,
+        by: str | None = None, channel: str = "", seen: str | None = None,
+    ) -> Receipt:  # fmt: skip
+        """Answer a question of a session and return a receipt."""
+        return await self._answer(value, by, channel, seen, question, check_session_id(session_id), key)
+
+    async def _answer(
+        self, value: Any, by: str | None, channel: str, seen: str | None, question: str | None,
+        session_id: str | None = None, key: str | int | None = None,
+    ) -> Receipt:  # fmt: skip
         self.service.check_open()
         check_texts(by=by, channel=channel)
-        if question_id is not None:
-            check_strings(question_id=question_id)
-        elif session_id is None:
-            raise TypeError("answer() needs a question. Pass its id, or session_id= with or without key=.")
+        if question is not None or session_id is None:
+            check_strings(question_id=question)
         encoded = self._encoded(value)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.service.clock.now(), by=by, channel=channel,
-            question=question_id, session_id=None if session_id is None else check_session_id(session_id),
-            key=None if key is None else str(key), seen=None if seen is None else _digest(seen),
+            question=question, session_id=session_id, key=None if key is None else str(key),
+            seen=None if seen is None else _digest(seen),
         )  # fmt: skip
         answered = await self._answered(given)
         if answered.early is not None and answered.row is not None:
@@ -174,19 +195,18 @@ class Questions:
         return taken
 
     async def send(
-        self, /, session_id: str, value: Any, *, key: str | int | None = None, workflow: Workflow[Any] | None = None,
-        by: str | None = None, channel: str = "", seen: str | None = None, **fields: Any,
+        self, session_id: str, value: Any, *, key: str | int | None = None, by: str | None = None, channel: str = "",
+        seen: str | None = None, new: Opening | None = None,
     ) -> Status:  # fmt: skip
-        """Send a message to a session and return its status."""
+        """Send a message to a session and return its status. ``new`` is the session to start if there is none."""
         self.service.check_open()
         once = "" if key is None else str(key)
         check_texts(by=by, channel=channel, key=once)
         if key is not None and not once:
             raise ValueError("key must not be empty. Pass a different one for each message, or None.")
         encoded = self._encoded(value)
-        _check_fields(workflow, fields)
-        if workflow is not None:
-            await self._start_if_missing(session_id, workflow, fields, by)
+        if new is not None:
+            await self._start_if_missing(check_session_id(session_id), new, by)
         await self.service.row(session_id)
         given = Answer(
             value=encoded, shown=as_plain(decode(encoded)), at=self.service.clock.now(), by=by, channel=channel,
@@ -212,29 +232,23 @@ class Questions:
         plain = value.model_dump() if is_model(type(value)) else value
         return encode(plain, "message", self.service.sizes)
 
-    async def _start_if_missing(
-        self, session_id: str, workflow: Workflow[Any], fields: dict[str, Any], by: str | None
-    ) -> None:  # fmt: skip
+    async def _start_if_missing(self, session_id: SessionId, new: Opening, by: str | None) -> None:
         """Start the session that a message is for, unless it exists or another caller starts it first."""
-        if await self.service.store.get(check_session_id(session_id)) is None:
-            self.service.register(workflow)
+        workflow, given, owner = new
+        if isinstance(given, Mapping):
+            _check_fields(workflow, given)  # also if the session exists
+        if await self.service.store.get(session_id) is None:
             if workflow.is_guest:
                 raise cannot_start(workflow)
-            new = self.pickup.new_session(workflow, fields, check_session_id(session_id), by=by)
-            await self.pickup.create(workflow, replace(new, keep_for=self.service.kept_for(None)))
+            fields = dict(given) if isinstance(given, Mapping) else given
+            session = self.pickup.new_session(workflow, fields, SessionId(str(session_id)), by=by)
+            await self.pickup.create(workflow, replace(session, owner=owner, keep_for=self.service.kept_for(None)))
 
 
-def _check_fields(workflow: Workflow[Any] | None, fields: dict[str, Any]) -> None:
-    """Raise `TypeError` if a keyword of `send` is not a field of the input, also if the session exists already."""
-    if "owner" in fields:
-        raise TypeError(
-            "send() has no parameter 'owner'. To check the owner, use engine.session(session_id,"
-            " owner=…).send(…). To start a session with an owner, use engine.start()."
-        )
-    if workflow is None and fields:
-        raise TypeError(f"The fields {', '.join(fields)} are the input of a new session. Pass workflow= to start one.")
+def _check_fields(workflow: Workflow[Any], fields: Mapping[str, Any]) -> None:
+    """Raise `TypeError` if a name is not a field of the input."""
     for name in fields:
-        if workflow is not None and name not in workflow.model.model_fields:
+        if name not in workflow.model.model_fields:
             known = did_you_mean(name, workflow.model.model_fields)
             raise TypeError(f"The input of workflow {workflow.name!r} has no field {name!r}{known}")
 
@@ -294,7 +308,7 @@ def _refusal(given: Answer, answered: Answered) -> QuestionError:
             return _unknown(given.question)
         return UnknownQuestion(
             f"Session {given.session_id!r} has no open question. List open questions with engine.questions(), or send a"
-            " message with engine.send().",
+            " message with session.send().",
             session_id=given.session_id or "", question_id="",
         )  # fmt: skip
     return _refused(given, answered, question)

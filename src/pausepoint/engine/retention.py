@@ -38,7 +38,7 @@ from pausepoint.model.stores import Removal, Tombstone
 from pausepoint.runtime.files import Files
 
 if TYPE_CHECKING:
-    from pausepoint.engine.verify import Verification
+    from pausepoint.engine.verify import Inspector, Verification
 
 ROWS = 500
 """The number of rows deleted or read in one transaction. Other writers commit in between."""
@@ -439,17 +439,21 @@ class Retention:
 
     # verification
 
-    async def verify(
-        self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
+    async def verify(self, *, on_progress: Callable[[Verification], None] | None = None) -> Verification:
+        """Check the whole store for damage, and return what was found. Changes nothing."""
+        return await self._inspector(on_progress).everything()
+
+    async def verify_session(
+        self, session_id: str, *, on_progress: Callable[[Verification], None] | None = None
     ) -> Verification:
-        """Check one session, or the whole store, for damage, and return what was found. Changes nothing."""
+        """Check one session for damage, and return what was found. Changes nothing."""
+        return await self._inspector(on_progress).session(check_session_id(session_id))
+
+    def _inspector(self, on_progress: Callable[[Verification], None] | None) -> Inspector:
         from pausepoint.engine.verify import Inspector  # programs that only run sessions do not need it
 
         self.service.check_open()
-        inspector = Inspector(self.service.store, on_progress or (lambda report: None))
-        if session_id is None:
-            return await inspector.everything()
-        return await inspector.session(check_session_id(session_id))
+        return Inspector(self.service.store, on_progress or (lambda report: None))
 
 
 def _default(access: StateAccess, name: str) -> Any:

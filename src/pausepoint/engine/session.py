@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from pausepoint.engine.base import Until, owned
-from pausepoint.engine.questions import Statuses
+from pausepoint.engine.questions import Opening, Statuses
 from pausepoint.engine.session_verbs import SessionVerbs
 from pausepoint.errors import UnknownSession
 from pausepoint.model.budgets import Amount
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.engine.engine import Engine
-    from pausepoint.engine.verify import Verification
     from pausepoint.runtime.driver import Run
     from pausepoint.runtime.files import Files
 
@@ -79,7 +78,10 @@ class Session(SessionVerbs, Generic[S, R]):
         return self._parts.control.files(self._ref)
 
     async def info(self) -> SessionInfo:
-        """Return the session's facts: status, position, owner, times and cost."""
+        """Return the session's facts, such as status, position and cost, without reading its state.
+
+        Raises `UnknownSession` if there is no such session.
+        """
         return await self._parts.queries.info(self._ref)
 
     async def status(self) -> Status:
@@ -89,18 +91,27 @@ class Session(SessionVerbs, Generic[S, R]):
     async def state(self, at_checkpoint: int | str | None = None) -> S:
         """Return the session's state at its last checkpoint, or at an earlier one.
 
-        ``at_checkpoint`` is a visit such as ``"write#2"``, or a checkpoint's number. See `Engine.state`.
+        ``at_checkpoint`` is a visit (``"write#2"``, or ``"write"`` for the last one) or the number of any record of the
+        log. The workflow must be registered; use `stored` if it is not. Raises `UnknownCheckpoint` if there is no such
+        checkpoint, and `StateRefused` if the model does not accept the stored state.
         """
         await self._check_workflow()
         return cast(S, await self._parts.queries.state(self._ref, at_checkpoint))
 
-    async def outcome(self) -> Outcome[S, R]:
+    async def outcome(self, *, wait: bool = True, until: Until = "parked") -> Outcome[S, R]:
         """Wait until the session stops, and return its outcome: completed, failed, cancelled, paused, waiting or ready.
 
-        A session is ready if a shutdown stopped it. See `Engine.outcome`.
+        A session has stopped when it has ended, is paused, or waits for a message or an answer. It is ready if a
+        shutdown stopped it. While a timer runs or a child works, this keeps waiting. If this engine could not continue
+        driving, it raises the error that broke the drive. If a signal to a server stops the engine, the outcome has the
+        session's status at that time.
+
+        ``until="ended"`` waits until the session has ended, also through pauses and waits for people. ``wait=False``
+        returns the present outcome immediately, whatever the session does.
         """
         await self._check_workflow()
-        return cast("Outcome[S, R]", await self._parts.queries.outcome(self._ref, self._run))
+        outcome = await self._parts.queries.outcome(self._ref, self._run, wait=wait, until=until)
+        return cast("Outcome[S, R]", outcome)
 
     async def result(self, timeout: float | timedelta | None = None) -> R:
         """Wait until the session has ended, and return its result: what the function returned, or the final state.
@@ -173,36 +184,89 @@ class Session(SessionVerbs, Generic[S, R]):
         """Cancel the session and its children: immediately if no process drives it, else at its next safe point."""
         return await self._parts.pauses.cancel(self._ref, reason=reason, by=by)
 
+    async def take_up(self, *, fence: int | None = None, by: str | None = None) -> Session[S, R]:
+        """Drive the session in this process if it is ready. Unlike `resume`, withdraw nothing.
+
+        Use this in a program that looks for sessions to drive, such as a worker: a pause that arrives between its look
+        and this call stays in effect.
+
+        - ``fence``: the ``fence`` of the session when it was seen. If another process has driven the session since,
+          `HoldLost` is raised.
+        - ``by``: who picks it up, recorded in the history.
+
+        Raises `VerbRefused` if the session is paused or has failed, `AlreadyRunning` if a process drives it, and
+        `SessionEnded` if it is completed or cancelled. Raises `LimitReached` if no slot is free; an engine picks the
+        session up when there is one.
+        """
+        taken = await self._parts.control.take_up(self._ref, fence=fence, by=by)
+        self._run = taken._run or self._run
+        return self
+
     async def send(
         self, value: Any, *, key: str | int | None = None, by: str | None = None, channel: str = "",
-        seen: str | None = None,
+        seen: str | None = None, start: S | Mapping[str, Any] | None = None,
     ) -> Status:  # fmt: skip
-        """Send a message. It answers the open question if there is one; otherwise the next ``ctx.receive`` gets it.
+        """Send a message and return the session's status.
 
-        With ``key``, the message is delivered once, however often you repeat the call. With ``seen``, the digest of the
-        question that its author saw, it answers no other question. See `Engine.send`.
+        The message answers the open question if there is one; otherwise the next ``ctx.receive`` gets it. Messages are
+        kept until they are received. Pass ``start``, the input of the session, to start it first if it does not exist.
+        The handle then needs the workflow: ``engine.session(id, workflow).send("Hello", start={})``.
+
+        Pass ``key`` to make the call idempotent: a message is delivered once for each key of a session, however often
+        it is sent. Repeat the call with the same key if you do not know whether it took effect, for example after a
+        crash or a lost connection. The same key with another value raises `AnswerConflict`.
+
+        Pass ``seen`` to make sure that the message answers no question that its author has not seen: the
+        `Question.digest` of the open question, or an empty string if none was open. If the session asks something else
+        by now, `QuestionChanged` is raised. If it asks nothing, the message is delivered.
+
+        Raises `SeveralQuestions` if several questions wait, and `QuestionClosed` for the first message after a question
+        has expired, since it may be a late answer.
         """
-        return await self._parts.questions.send(self._ref, value, key=key, by=by, channel=channel, seen=seen)
+        return await self._parts.questions.send(
+            self._ref, value, key=key, by=by, channel=channel, seen=seen, new=self._start_with(start)
+        )  # fmt: skip
+
+    def _start_with(self, given: S | Mapping[str, Any] | None) -> Opening | None:
+        if given is None:
+            return None
+        if self._workflow is None:
+            raise TypeError(
+                "send(start=…) needs the workflow of the new session. Pass it with the id:"
+                f" engine.session({self.id!r}, workflow).send(…)."
+            )
+        return Opening(self._engine.workflows[self._workflow], given, self.owner)
 
     async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
         """Return the open questions of the session and its children; with ``status=None``, all its questions."""
-        return await self._parts.questions.questions(self._ref, status=status)
+        return await self._parts.questions.questions(tree=self._ref, status=status)
 
     async def answer(
         self, value: Any, *, question: str | None = None, key: str | int | None = None, by: str | None = None,
         channel: str = "", seen: str | None = None,
     ) -> Receipt:  # fmt: skip
-        """Answer the open question, or the one with this id (``question``) or ``key``. See `Engine.answer`."""
-        return await self._parts.questions.answer(
-            question, value, session_id=self._ref, key=key, by=by, channel=channel, seen=seen
+        """Answer the session's only open question, the one with this id (``question``), or the one with this ``key``.
+
+        With a ``key``, it also works before the question is asked. See `Engine.answer` for the rest.
+        """
+        return await self._parts.questions.answer_of(
+            self._ref, value, question=question, key=key, by=by, channel=channel, seen=seen
         )  # fmt: skip
 
     async def ask_again(
         self, question_id: str | None = None, /, *, by: str | None = None, reason: str = ""
     ) -> Status:  # fmt: skip
-        """Ask a question again, and return the session's status. A resume then asks it; finished operations are kept.
+        """Ask a question of the parked session again, and return the session's status. A resume then asks it.
 
-        By default it is the only question that was declined or got no valid answer. See `Engine.ask_again`.
+        Only what the question led to is forgotten: a no, a missing answer or, if you name the question, an answer. The
+        other operations of its step keep their results and do not run again. The history keeps everything.
+
+        - ``question_id``: a question of the session or of a child. By default the only one that was declined or got no
+          valid answer.
+        - ``by``, ``reason``: recorded in the history.
+
+        Raises `VerbRefused` if there is nothing to ask again, if the question is still open, or if the session is
+        driven; `SeveralQuestions` if you have to name one; `UnknownQuestion` and `WrongSession`.
         """
         return await self._parts.time_travel.ask_again(self._ref, question_id, by=by, reason=reason)
 
@@ -232,11 +296,10 @@ class Session(SessionVerbs, Generic[S, R]):
     def events(self, after: str = "", *, follow: bool = False, until: Until = "ended") -> AsyncIterator[Event]:
         """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.
 
-        With ``until="parked"``, following also ends when the session is paused, has failed, or waits for a message or
-        an answer. See `Engine.events`.
+        With ``until="parked"``, following also ends when the session stops before its end: when it is paused, has
+        failed, or waits for a message or an answer. While a timer runs or a child works, it continues.
+
+        ``after`` is the ``cursor`` of the last event you have seen. A removed session has one event,
+        ``session.removed``.
         """
         return self._parts.queries.events(self._ref, after, follow=follow, until=until)
-
-    async def verify(self) -> Verification:
-        """Check all stored data of the session for damage, and return what was found."""
-        return await self._parts.retention.verify(self._ref)

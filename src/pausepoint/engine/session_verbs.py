@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pausepoint.engine.bundle import Bundle
     from pausepoint.engine.parts import Parts
     from pausepoint.engine.plans import Plan
+    from pausepoint.engine.verify import Verification
     from pausepoint.log.spans import Span
     from pausepoint.model.descriptions import Description
 
@@ -301,3 +302,28 @@ class SessionVerbs:
         sessions; pause or cancel it first. If the removal is interrupted, another call or `gc` completes it.
         """
         return await self._parts.retention.remove(self._ref, by=by, reason=reason)
+
+    async def verify(self, *, on_progress: Callable[[Verification], None] | None = None) -> Verification:
+        """Check all stored data of the session for damage, and return what was found. Changes nothing.
+
+        ``on_progress`` is called with the report so far.
+        """
+        return await self._parts.retention.verify_session(self._ref, on_progress=on_progress)
+
+    async def stand_by(self) -> SessionInfo:
+        """Wait until someone resumes or answers the session, which has stopped, in any process. Return its facts.
+
+        Meanwhile this engine does not pick the session up, so you can check what has changed before you call `resume`.
+        Other processes see in `Engine.engines` that this one stands by, and leave the session to it. Also returns when
+        another engine drives the session, when it has ended, or when this engine is ending. Open the engine with
+        ``drives="asked"``.
+        """
+        return await self._parts.control.stand_by(self._ref)
+
+    async def drive_only(self) -> None:
+        """Let this engine pick up only this session and its children from now on.
+
+        Sessions that already run here are not stopped. Use this with ``Engine(drives="asked")``, where the engine picks
+        up only sessions that a verb asked for.
+        """
+        return await self._parts.control.drive_only(self._ref)

@@ -18,7 +18,7 @@ _STOPPED = (Status.PAUSED, Status.WAITING, Status.SLEEPING, Status.FAILED)
 
 
 async def stand_by(service: Service, queries: Queries, session_id: str) -> SessionInfo:
-    """See `Engine.stand_by`."""
+    """See `Session.stand_by`."""
     if service.waker.asked is None:
         raise CallRefused(
             f"This engine picks up {shortened(session_id)} itself, so it cannot stand by for it. Open it with"

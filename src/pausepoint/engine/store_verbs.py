@@ -109,14 +109,15 @@ class StoreVerbs:
         return await self._parts.overview.progress()
 
     async def questions(
-        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
-        workflow: str | None = None, owner: str | None = None, key: str | int | None = None, prefix: str = "",
+        self, *, status: QuestionStatuses = QuestionStatus.WAITING, workflow: str | None = None,
+        owner: str | None = None, tree: str | None = None, key: str | int | None = None, prefix: str = "",
         sort: QuestionSort = "asked", reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[Question]:  # fmt: skip
-        """Return the open questions of all sessions, or of one session and its children, oldest first.
+        """Return the open questions of all sessions that match, oldest first.
 
         - ``status``: one or more statuses instead of ``WAITING``; None returns questions in every status.
-        - ``workflow``, ``owner``, ``key``: further filters. ``prefix``: the beginning of the question's id.
+        - ``workflow``, ``owner``, ``key``: further filters. ``tree``: the id of a session, for its questions and those
+          of its children. ``prefix``: the beginning of the question's id.
         - ``sort``: ``"asked"``: the oldest first. ``"expires"``: the time limit that ends first comes first, questions
           without one last. ``"updated"``: the last updated first. ``reverse`` turns the order around.
         - ``limit``: the most questions to return. If there are more, ``next`` of the result is a cursor; pass it as
@@ -125,17 +126,17 @@ class StoreVerbs:
         Unreadable questions are listed in ``damaged`` of the result.
         """
         return await self._parts.questions.questions(
-            session_id, status=status, workflow=workflow, owner=owner, key=key, prefix=prefix, sort=sort,
+            status=status, workflow=workflow, owner=owner, tree=tree, key=key, prefix=prefix, sort=sort,
             reverse=reverse, limit=limit, after=after,
         )  # fmt: skip
 
     async def tally_questions(
-        self, session_id: str | None = None, *, status: QuestionStatuses = QuestionStatus.WAITING,
-        workflow: str | None = None, owner: str | None = None, key: str | int | None = None,
+        self, *, status: QuestionStatuses = QuestionStatus.WAITING, workflow: str | None = None,
+        owner: str | None = None, tree: str | None = None, key: str | int | None = None,
     ) -> dict[QuestionStatus, int]:  # fmt: skip
         """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
         return await self._parts.questions.tally_questions(
-            session_id, status=status, workflow=workflow, owner=owner, key=key,
+            status=status, workflow=workflow, owner=owner, tree=tree, key=key,
         )  # fmt: skip
 
     def changes(
@@ -319,14 +320,12 @@ class StoreVerbs:
             apply=apply, now=now, keep_for=keep_for, keep_questions_for=keep_questions_for, on_progress=on_progress,
         )  # fmt: skip
 
-    async def verify(
-        self, session_id: str | None = None, *, on_progress: Callable[[Verification], None] | None = None
-    ) -> Verification:
-        """Check one session, or the whole store, for damage, and return what was found. Changes nothing.
+    async def verify(self, *, on_progress: Callable[[Verification], None] | None = None) -> Verification:
+        """Check the whole store for damage, and return what was found. Changes nothing. See also `Session.verify`.
 
         ``on_progress`` is called with the report so far.
         """
-        return await self._parts.retention.verify(session_id, on_progress=on_progress)
+        return await self._parts.retention.verify(on_progress=on_progress)
 
     async def import_session(
         self, path: str | Path, *, session_id: str | None = None, folder: str | Path | None = None

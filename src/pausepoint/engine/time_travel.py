@@ -302,7 +302,7 @@ class TimeTravel:
         if question is None:
             raise UnknownQuestion(
                 f"This store has no question with the id {shortened(question_id)}. List those of the session with"
-                f" engine.questions({row.session_id!r}, status=None).",
+                f" engine.session({row.session_id!r}).questions(status=None).",
                 session_id=row.session_id, question_id=question_id[:KEPT],
             )  # fmt: skip
         id = _operation_of(question)

@@ -77,7 +77,7 @@ async def close_withdrawn(engine: Engine, gate: Gate, session_id: Callable[[], s
     while True:
         call = await gate.withdrawn.get()
         for _ in range(TRIES):
-            found = await engine.questions(session_id(), key=call)
+            found = await engine.questions(tree=session_id(), key=call)
             for question in found:
                 with suppress(PausepointError):  # a person was faster
                     await engine.answer(question.id, no, by=BY)
@@ -277,7 +277,7 @@ class _Guest:
         while not self.session_id:
             name = self.name if number == 1 else f"{self.name}-{number}"
             try:
-                info = await self.engine.info(name)
+                info = await self.engine.session(name).info()
             except UnknownSession:
                 if self.event == "end" and not self.gate.is_busy:
                     return False  # nothing is known of this agent, and it has ended
@@ -306,7 +306,7 @@ class _Guest:
         if not self.gate.transcript:
             return
         total = await in_thread(tokens_in, Path(self.gate.transcript))
-        known = (await self.engine.info(self.session_id)).spent_tokens
+        known = (await self.engine.session(self.session_id).info()).spent_tokens
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
 
@@ -319,7 +319,9 @@ class _Guest:
     async def _wait(self, parked: Parked) -> None:
         """Wait until a session that must not run may run again, or was cancelled."""
         self.gate.tell(f"{parked.status}: {parked.reason}".rstrip(": "))
-        if not await self._freezer().is_wanted(await self.engine.info(self.session_id)):  # which notes them itself
+        if not await self._freezer().is_wanted(
+            await self.engine.session(self.session_id).info()
+        ):  # which notes them itself
             await note_commands(self.engine, self.session_id, self.gate)
         async with aclosing(self.engine.session(self.session_id).watch()) as news:
             async for info in news:
@@ -355,7 +357,7 @@ async def agent_note(engine: Engine, info: SessionInfo) -> AgentNote:
     asked = await engine.session(info.session_id).last_event(CALL)
     if asked is None or asked.data.get("id") in ids:
         return AgentNote("", background)
-    after = {event.event_type async for event in engine.events(info.session_id, after=asked.cursor)}
+    after = {event.event_type async for event in engine.session(info.session_id).events(after=asked.cursor)}
     return AgentNote("" if "operation.completed" in after else asked.summary, background)
 
 

@@ -270,7 +270,7 @@ class _Inbox:
 async def _is_over(engine: Engine, id: str) -> bool:
     """Return whether a session has ended, in this process or an earlier one."""
     try:
-        return (await engine.info(id)).status in (Status.COMPLETED, Status.CANCELLED)
+        return (await engine.session(id).info()).status in (Status.COMPLETED, Status.CANCELLED)
     except UnknownSession:
         return False
 
@@ -352,7 +352,7 @@ class _Turn:
                 result = await self._answered(ctx)
                 if result is not None:
                     break
-                while (await self._engine.info(ctx.session_id)).pause_requested:
+                while (await self._engine.session(ctx.session_id).info()).pause_requested:
                     await ctx.safe_point()  # leaves the block, as soon as this engine has heard of the pause
                     await asyncio.sleep(LOOK_EVERY)
             ctx.output = {"conversation": result.session_id, "result": result.result or ""}
@@ -369,7 +369,7 @@ class _Turn:
                         return message
                     self.messages.put_nowait(message)
                     if self._is_between(message):
-                        if (await self._engine.info(ctx.session_id)).pause_requested:
+                        if (await self._engine.session(ctx.session_id).info()).pause_requested:
                             return await self._interrupted()
                         await ctx.safe_point()  # leaves the block if the session was cancelled
         except BaseException:

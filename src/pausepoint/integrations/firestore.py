@@ -321,7 +321,7 @@ class _Mirror:
         found = await in_thread(place.get, retry=None, timeout=TIMEOUT)
         await self._obey(found)
         try:
-            info = await self._engine.info(session_id)
+            info = await self._engine.session(session_id).info()
             stored = await self._engine.session(session_id).stored()
         except UnknownSession:
             if found.exists and self._is_ours(found):

@@ -216,7 +216,7 @@ class Desk:
         except (DamagedRecord, Redacted) as error:
             wrong = sentence_of(error)
         pauses = await engine.session(info.session_id).pauses()
-        questions = self._questions(await engine.questions(info.session_id, limit=10), ROOM // 3)
+        questions = self._questions(await engine.questions(tree=info.session_id, limit=10), ROOM // 3)
         children = [
             f"{each.session_id} ({each.status.value})" for each in await engine.session(info.session_id).children()
         ]
@@ -231,7 +231,7 @@ class Desk:
 
     async def _events(self, engine: Engine, given: Events, by: str) -> Document:
         info = await engine.find(given.session_id)
-        reading = cast("AsyncGenerator[Event, None]", engine.events(info.session_id, given.after or ""))
+        reading = cast("AsyncGenerator[Event, None]", engine.session(info.session_id).events(given.after or ""))
         found, room, left_out = deque[tuple[Document, int]](), ROOM, 0
         async with aclosing(reading):
             async for event in reading:
@@ -266,13 +266,13 @@ class Desk:
         session_id = None if given.session_id is None else (await engine.find(given.session_id)).session_id
         limit, page = given.limit, Document()
         while limit:
-            found = await engine.questions(session_id, limit=limit, after=given.after)
+            found = await engine.questions(tree=session_id, limit=limit, after=given.after)
             page = {"questions": self._questions(found, ROOM * 3 // 4), "next": found.next,
                     "damaged": excerpt([documents.damaged(each) for each in found.damaged], 3_000)}  # fmt: skip
             if size(page) <= ROOM:
                 break
             limit //= 2  # as for sessions
-        return _lean(page) | {"total": sum((await engine.tally_questions(session_id)).values())}
+        return _lean(page) | {"total": sum((await engine.tally_questions(tree=session_id)).values())}
 
     def _questions(self, found: Sequence[Question], room: int) -> list[Document]:
         """Return open questions that take about ``room`` bytes. All are named, with the way to answer each of them."""
@@ -299,7 +299,7 @@ class Desk:
             found = await engine.pause(session_id, reason=given.reason, by=by)
         except DamagedRecord as damage:
             raise await self._damaged(engine, damage, given, by) from None
-        now = await engine.info(session_id)
+        now = await engine.session(session_id).info()
         said = {
             "pausing": "It finishes its current operation first. show_session tells when it is paused.",
             "completed": "It has completed, so there is nothing to pause.",
@@ -337,7 +337,7 @@ class Desk:
     async def _check_not_exempted(self, engine: Engine, session_id: str, by: str) -> None:
         """Pause a session again if everything was paused just before its resume, which exempted it from that pause."""
         standing = await engine.standing_pause()
-        if standing is None or (await engine.info(session_id)).pause_requested:
+        if standing is None or (await engine.session(session_id).info()).pause_requested:
             return
         await engine.pause(session_id, reason=excerpt(standing.reason, 500), by=by)
         raise self._all_paused(session_id, standing)
@@ -351,7 +351,7 @@ class Desk:
 
     async def _after(self, engine: Engine, session_id: str) -> Document:
         """Return a session that can continue, and what a person must do if no process continues it."""
-        info = await engine.info(session_id)
+        info = await engine.session(session_id).info()
         found = _brief(info)
         if info.status.value not in ("ready", "created") or info.guest:
             return found
@@ -361,10 +361,10 @@ class Desk:
 
     async def _send(self, engine: Engine, given: Send, by: str) -> Document:
         info = await engine.find(given.session_id, exact=True)
-        for question in await engine.questions(info.session_id, limit=1):
+        for question in await engine.questions(tree=info.session_id, limit=1):
             raise _would_answer(question.session_id, question.id)
         try:
-            await engine.send(info.session_id, given.message, key=given.key, by=by, channel="mcp", seen="")
+            await engine.session(info.session_id).send(given.message, key=given.key, by=by, channel="mcp", seen="")
         except QuestionChanged as asking:  # meanwhile
             raise _would_answer(info.session_id, asking.question_id) from None
         return await self._after(engine, info.session_id)
@@ -387,7 +387,7 @@ class Desk:
             judged = await _judged(engine, question)
             if judged.status is QuestionStatus.WAITING:
                 return judged
-            info = await engine.info(taken.session_id)
+            info = await engine.session(taken.session_id).info()
             facts = _lean(documents.answered(taken, info, ""))
             note = {"answer": STORED} if judged.status is QuestionStatus.RESUMED and _can_run(info) else {}
             return facts | note | {"session": await self._after(engine, taken.session_id)}
@@ -408,7 +408,7 @@ async def _judged(engine: Engine, question: Question) -> Question:
     end = asyncio.get_running_loop().time() + PATIENCE
     while True:
         # In this order: a session that waits again has changed its question before.
-        info, found = await engine.info(question.asked_in), await _found(engine, question.id)
+        info, found = await engine.session(question.asked_in).info(), await _found(engine, question.id)
         waits = found.version == question.version and _can_run(info) and not info.pause_requested
         if not waits or asyncio.get_running_loop().time() > end or not await _is_driven(engine, info):
             return found

@@ -229,7 +229,7 @@ class _Courier:
                     return
         elif change.damaged is not None:
             with suppress(StoreError):
-                for question in await self._engine.questions(change.session_id):
+                for question in await self._engine.session(change.session_id).questions():
                     yield question.id
         for event in change.events:
             yield str(event.data["question_id"])

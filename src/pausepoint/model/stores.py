@@ -72,7 +72,7 @@ class Holder(msgspec.Struct, frozen=True):
 
     ``workflows`` are the names of the workflows whose due sessions it picks up. It is empty for an engine that drives
     only what it is asked to drive, or nothing. ``WORKFLOW/SESSION`` means that it picks up only this session, after
-    someone resumes it; see `Engine.stand_by`. ``queues`` are the queues from which it picks them up; None means all.
+    someone resumes it; see `Session.stand_by`. ``queues`` are the queues from which it picks them up; None means all.
     """
 
     number: int

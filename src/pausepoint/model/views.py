@@ -32,7 +32,7 @@ class SessionInfo(msgspec.Struct, frozen=True):
     ``held_by_guard`` means that the session's step has ended but the session has not moved on: a guard holds it there,
     or its next step is not decided yet. ``kept_by`` is the process that keeps the step of a paused session in memory:
     if the session is resumed soon, the step continues there. ``fence`` rises whenever an engine takes the session; see
-    `Engine.take_up`. The code of a ``guest`` runs in a program of its own; see `Engine.visit`.
+    `Session.take_up`. The code of a ``guest`` runs in a program of its own; see `Engine.visit`.
 
     ``pause`` is the first open pause, the reason why a paused session does not run; `Session.pauses` returns all of
     them. ``signals`` is the number of the last request or message that reached the session from outside: a pause, for

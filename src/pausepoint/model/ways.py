@@ -53,8 +53,8 @@ class Ways:
 
     def ask_again(self, question_id: str) -> str:
         if self._engine:
-            named = f", {question_id!r}" if question_id else ""
-            return f"engine.ask_again({self._id!r}{named}), then {self.resume()}"
+            named = repr(question_id) if question_id else ""
+            return f"engine.session({self._id!r}).ask_again({named}), then {self.resume()}"
         return self._then_run(f"ask-again {self._id}{f' --question {question_id}' if question_id else ''}")
 
     @property
@@ -73,7 +73,7 @@ class Ways:
     @property
     def send(self) -> str:
         if self._engine:
-            return f"engine.send({self._id!r}, …)"
+            return f"engine.session({self._id!r}).send(…)"
         return f"`pausepoint send {self._id} TEXT{self._store}` and call {self.resume()}"
 
     @property

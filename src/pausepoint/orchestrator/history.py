@@ -28,7 +28,7 @@ class SessionLog:
 
     async def read(self, after: str = "") -> list[Logged]:
         """See `EventLog`."""
-        found = self._engine.events(self._session_id, after)
+        found = self._engine.session(self._session_id).events(after)
         return [
             Logged(event.cursor, msgspec.convert(event.data, _KINDS[event.event_type]))
             async for event in found

@@ -115,7 +115,7 @@ class Orchestrator:
             if budget is not None:
                 raise VerbRefused(
                     f"Run {self.session_id!r} is not paused. Pause it before you change its budget.",
-                    session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+                    session_id=self.session_id, status=(await self.engine.session(self.session_id).info()).status.value,
                 )  # fmt: skip
             return
         await self._reset_safety()
@@ -131,7 +131,7 @@ class Orchestrator:
         """Withdraw the pause of a run that is still pausing in another process. Return False if there is none."""
         if await self._found() is not Status.PAUSING or self.session_id in self.engine.running:
             return False
-        if (await self.engine.info(self.session_id)).holder is None:
+        if (await self.engine.session(self.session_id).info()).holder is None:
             return False
         await self.engine.resume(self.session_id, budget=budget, here=False)
         self.registry.forget()
@@ -188,12 +188,12 @@ class Orchestrator:
 
     async def _see_who(self) -> None:
         """Record whether another process drives the run. Once the run is parked, this cannot be known."""
-        if (await self.engine.info(self.session_id)).holder is not None:
+        if (await self.engine.session(self.session_id).info()).holder is not None:
             self._elsewhere = self.session_id not in self.engine.running
 
     async def _found(self) -> Status | None:
         try:
-            return (await self.engine.info(self.session_id)).status
+            return (await self.engine.session(self.session_id).info()).status
         except UnknownSession:
             return None
 
@@ -240,7 +240,7 @@ class Orchestrator:
 
     async def _asked_for(self, pauses: Sequence[Pause]) -> float:
         """Return the seconds since a pause was requested, or until it took effect if it has."""
-        info = await self.engine.info(self.session_id)
+        info = await self.engine.session(self.session_id).info()
         updated_at = to_micros(info.updated_at)
         asked = max(min((pause.created_at for pause in pauses), default=updated_at), to_micros(info.created_at))
         return max(0, (updated_at if info.holder is None else self.engine.clock.now()) - asked) / 1e6
@@ -265,9 +265,9 @@ class Orchestrator:
 
         Return True if this process should continue the run: call `start`. Nothing runs before that, so you can check
         what has changed. Return False if another process continues the run, if the run has ended, or if this engine is
-        ending. Open the engine with ``drives="asked"``; see `Engine.stand_by`.
+        ending. Open the engine with ``drives="asked"``; see `Session.stand_by`.
         """
-        info = await self.engine.stand_by(self.session_id)
+        info = await self.engine.session(self.session_id).stand_by()
         if self.engine.ending:
             return False
         # This engine may have picked the run up a moment before it stood by.
@@ -289,7 +289,7 @@ class Orchestrator:
         """Wait until the run stops. A pause that another process or an error caused is treated like our own."""
         try:
             await self._see_who()
-            while (await self.engine.outcome(self.session_id)).status is Status.PAUSED:
+            while (await self.engine.session(self.session_id).outcome()).status is Status.PAUSED:
                 if await self._follow():
                     return
         except Exception as error:
@@ -302,11 +302,11 @@ class Orchestrator:
         return await RunReader(self.engine, self.session_id).read()
 
     async def _tasks(self) -> list[TaskStatus]:
-        return statuses(await self._plan(), [event async for event in self.engine.events(self.session_id)])
+        return statuses(await self._plan(), [event async for event in self.engine.session(self.session_id).events()])
 
     async def _plan(self, *tasks: str) -> Plan:
         """Return the stored plan. Raise `DefinitionError` if it lacks one of ``tasks``."""
-        plan = await self.engine.state(self.session_id)
+        plan = await self.engine.session(self.session_id).state()
         assert isinstance(plan, Plan)
         known = {each.id for each in plan.tasks}
         for task in tasks:
@@ -322,7 +322,7 @@ class Orchestrator:
         if any(each.task.id == task and each.status == "done" for each in await self._tasks()):
             raise VerbRefused(
                 f"Task {task!r} is done, and its result is in use. Call redo() to run it again.",
-                session_id=self.session_id, status=(await self.engine.info(self.session_id)).status.value,
+                session_id=self.session_id, status=(await self.engine.session(self.session_id).info()).status.value,
             )  # fmt: skip
         await self._edit(f"skip {task}", reason, by, skipped=plan.skipped | {task: reason})
 
@@ -406,7 +406,7 @@ class Orchestrator:
         await self._overspent()
 
     async def _overspent(self) -> str:
-        info = await self.engine.info(self.session_id)
+        info = await self.engine.session(self.session_id).info()
         return "" if info.budget_usd is None else self._safety.spent(info.spent_usd, info.budget_usd)
 
     async def _stop_for(self, reason: str) -> None:

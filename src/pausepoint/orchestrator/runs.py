@@ -182,13 +182,13 @@ class RunReader:
             return await self._read()
 
     async def _read(self) -> RunReport:
-        info = await self.engine.info(self.session_id)
+        info = await self.engine.session(self.session_id).info()
         if RUN not in info.tags:
             raise self._no_run()
         if info.created_at != self._created_at:  # the run was removed, and another one has its id
             self._created_at, self._cursor, self._course = info.created_at, "", None
         course = await self._folded()
-        questions = await self.engine.questions(self.session_id)
+        questions = await self.engine.session(self.session_id).questions()
         pauses = (
             await self.engine.session(self.session_id).pauses()
             if info.pause_requested or info.pause is not None
@@ -213,7 +213,7 @@ class RunReader:
         return course
 
     async def _events(self, after: str) -> list[Event]:
-        return await listed(self.engine.events(self.session_id, after))
+        return await listed(self.engine.session(self.session_id).events(after))
 
     async def _plan(self) -> Plan:
         values = (await self.engine.session(self.session_id).stored()).values

@@ -67,13 +67,13 @@ class SessionAgents:
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`."""
-        found = [await self.engine.info(id) for id in self.active_ids()]
+        found = [await self.engine.session(id).info() for id in self.active_ids()]
         return [await self._state(info) for info in found if info.status in _OPEN]
 
     async def _state(self, info: SessionInfo) -> AgentState:
         stored = await self.engine.session(info.session_id).stored()
         task = {"workflow": info.workflow, "step": info.step, "visit": info.visit}
-        asked = await self.engine.questions(info.session_id)
+        asked = await self.engine.session(info.session_id).questions()
         calls = tuple(ToolCall(each.id, "ask", {"question": each.next_question}) for each in asked)
         return AgentState(info.session_id, task, stored.values, calls, info.session_id, info.seq)
 
@@ -157,7 +157,7 @@ class RunAgents:
     async def signal_pause(self, reason: str = "", by: str | None = None) -> None:
         """See `AgentRegistry`."""
         await self.remember()
-        if (await self.engine.info(self.session_id)).status is not Status.PAUSED:
+        if (await self.engine.session(self.session_id).info()).status is not Status.PAUSED:
             await self.engine.pause(self.session_id, reason=reason, by=by)
 
     async def remember(self) -> None:
@@ -187,7 +187,7 @@ class RunAgents:
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`. Includes the agents that were at work when the pause was requested."""
-        info = await self.engine.info(self.session_id)
+        info = await self.engine.session(self.session_id).info()
         here: dict[str, Any] = {"session_id": self.session_id, "seq": info.seq}
         working = []
         for each in await self._tasks():
@@ -283,7 +283,7 @@ def _described(engine: Engine, info: SessionInfo) -> str:
 async def check(engine: Engine, state: AgentState) -> SessionInfo:
     """Return the session of an agent. Raise `RestoreRefused` if it is missing, or older than the snapshot."""
     try:
-        info = await engine.info(state.session_id or state.id)
+        info = await engine.session(state.session_id or state.id).info()
     except UnknownSession as error:
         raise RestoreRefused(
             f"Session {state.session_id!r} of agent {state.id!r} is not in this store. Check the path of the store, or"
@@ -301,6 +301,6 @@ async def check(engine: Engine, state: AgentState) -> SessionInfo:
 
 async def resume_session(engine: Engine, session_id: str, budget: Amount | None = None) -> None:
     """Resume a session, unless it is running or was cancelled."""
-    if (await engine.info(session_id)).status is not Status.CANCELLED:
+    if (await engine.session(session_id).info()).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):
             await engine.resume(session_id, budget=budget)

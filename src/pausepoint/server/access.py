@@ -37,7 +37,7 @@ class Access:
         Raises `UnknownSession` otherwise, and a 410 if the session was removed.
         """
         try:
-            info = await self.engine.info(session_id)
+            info = await self.engine.session(session_id).info()
         except UnknownSession:
             stones = await self.engine.tombstones(session_id)
             if stones and self.owner in (None, stones[-1].owner) and self.person.role != "answerer":
@@ -54,7 +54,7 @@ class Access:
 
     async def _asks(self, info: SessionInfo) -> bool:
         """Return whether a session, or one of its children, has an open question that this answerer may answer."""
-        found = await self.engine.questions(info.session_id)
+        found = await self.engine.session(info.session_id).questions()
         return any(self.person.question in (None, each.id) for each in found)
 
     async def question(self, question_id: str) -> Question:

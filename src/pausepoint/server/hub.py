@@ -371,7 +371,7 @@ class Hub:
 
     async def _info(self, session_id: str) -> SessionInfo | None:
         with suppress(UnknownSession):
-            return await self.engine.info(session_id)
+            return await self.engine.session(session_id).info()
         return None
 
     def _keep(self, session_id: str, info: SessionInfo | None) -> None:

@@ -265,19 +265,19 @@ async def _answer_lost(call: Call) -> Reply:
 
 async def _present(call: Call) -> Reply:
     """Answer with the present facts of the session."""
-    return await sessions.headed(call, await call.engine.info(call.session_id))
+    return await sessions.headed(call, await call.engine.session(call.session_id).info())
 
 
 async def _created(call: Call) -> Reply:
     """Answer with the session that was started or forked, and make sure that an engine drives it."""
     asked: bodies.Start | bodies.Fork = call.body
-    info = await call.engine.info(asked.session_id or call.new_id or "")
+    info = await call.engine.session(asked.session_id or call.new_id or "").info()
     if not asked.paused and call.desk.drives:
         await _drive(call, info)
     elif not asked.paused and info.signals <= 1:  # only its first pause: no request has come since
         await call.engine.resume(info.session_id, by=call.by, here=False)
     reply = sessions.headed if asked.paused or call.desk.drives else sessions.handed_over
-    return await reply(call, await call.engine.info(info.session_id), 201)
+    return await reply(call, await call.engine.session(info.session_id).info(), 201)
 
 
 async def _drive(call: Call, info: SessionInfo) -> None:
@@ -285,13 +285,13 @@ async def _drive(call: Call, info: SessionInfo) -> None:
     known = info.workflow in call.engine.workflows and not info.guest
     if known and info.status in (Status.CREATED, Status.READY):
         with suppress(AlreadyRunning, HoldLost, SessionEnded, VerbRefused):
-            await call.engine.take_up(info.session_id, fence=info.fence, by=call.by)
+            await call.engine.session(info.session_id).take_up(fence=info.fence, by=call.by)
 
 
 async def _resumed(call: Call) -> Reply:
     """Complete a resume. It adopts edits, withdraws pauses and drives the session, in several transactions."""
     assert call.intent is not None
-    info = await call.engine.info(call.session_id)
+    info = await call.engine.session(call.session_id).info()
     here = call.desk.drives and info.workflow in call.engine.workflows and not info.guest
     paused_since = await _is_paused_since(call)
     if here and not paused_since and (info.fence == call.intent.fence or info.status is Status.PAUSED):
@@ -299,7 +299,7 @@ async def _resumed(call: Call) -> Reply:
     if here and not paused_since:
         await _drive(call, info)
     reply = sessions.headed if here or info.guest else sessions.handed_over
-    return await reply(call, await call.engine.info(call.session_id))
+    return await reply(call, await call.engine.session(call.session_id).info())
 
 
 async def _run_resumed(call: Call) -> Reply:

@@ -141,7 +141,7 @@ async def show(call: Call) -> Reply:
         origin = None
     document = documents.head(info) | {
         "pauses": [engine_documents.pause(each) for each in await engine.session(session_id).pauses()],
-        "questions": [documents.question(each) for each in await engine.questions(session_id)],
+        "questions": [documents.question(each) for each in await engine.session(session_id).questions()],
         "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
         "description": (await engine.session(session_id).description()).to_json(),
         "agent": await _agent(call, info) if info.guest or info.tags else None,
@@ -185,7 +185,7 @@ async def events(call: Call) -> Reply:
     """List the events of a session after a cursor, oldest first."""
     asked, info = call.query(bodies.Events), await call.access.info(call.session_id)
     found = list[Event]()
-    reading = cast(AsyncGenerator[Event, None], call.engine.events(info.session_id, asked.after))
+    reading = cast(AsyncGenerator[Event, None], call.engine.session(info.session_id).events(asked.after))
     try:
         async for event in reading:
             found.append(event)

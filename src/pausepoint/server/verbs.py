@@ -27,7 +27,7 @@ async def pause(call: Call) -> Reply:
     asked: bodies.Pause = call.body
     info = await call.access.info(call.session_id)
     await call.engine.pause(info.session_id, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze)
-    now = await call.engine.info(info.session_id)
+    now = await call.engine.session(info.session_id).info()
     if now.status in (Status.COMPLETED, Status.CANCELLED):
         how = "has already completed" if now.status is Status.COMPLETED else "was already cancelled"
         raise Problem(
@@ -58,7 +58,7 @@ async def resume(call: Call) -> Reply:
             "call-refused",
         )
     await call.engine.resume(info.session_id, by=call.by, budget=asked.budget, here=False)
-    return await handed_over(call, await call.engine.info(call.session_id))
+    return await handed_over(call, await call.engine.session(call.session_id).info())
 
 
 def _check_steps(call: Call, workflow: str, *names: str) -> None:
@@ -85,8 +85,8 @@ async def send(call: Call) -> Reply:
     """Send a message to a session."""
     asked: bodies.Message = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.send(
-        info.session_id, asked.value, key=asked.key or call.message_key, by=call.by, channel="http", seen=asked.seen
+    await call.engine.session(info.session_id).send(
+        asked.value, key=asked.key or call.message_key, by=call.by, channel="http", seen=asked.seen
     )
     return await _after(call)
 
@@ -113,7 +113,7 @@ async def ask_again(call: Call) -> Reply:
     """Ask a question again that was declined or got no valid answer. Finished operations are kept."""
     asked: bodies.AskAgain = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.ask_again(info.session_id, asked.question_id, by=call.by, reason=asked.reason)
+    await call.engine.session(info.session_id).ask_again(asked.question_id, by=call.by, reason=asked.reason)
     return await _after(call)
 
 
@@ -257,7 +257,7 @@ async def export(call: Call) -> Attachment:
 
 async def _after(call: Call) -> Reply:
     """Return the facts of the session after a verb."""
-    return await headed(call, await call.engine.info(call.session_id))
+    return await headed(call, await call.engine.session(call.session_id).info())
 
 
 # bulk

@@ -129,7 +129,7 @@ class Machine:
     ...     async with Machine(adding) as machine:
     ...         life = lambda engine: engine.run(adding, session_id="s", of=[1, 2])
     ...         print(await machine.crash(life, before(kind="checkpoint")))
-    ...         print((await machine.run(lambda engine: engine.state("s"))).total)  # nothing was written
+    ...         print((await machine.run(lambda engine: engine.session("s").state())).total)  # nothing was written
     ...         print((await machine.run(life)).state.total)
     >>> asyncio.run(main())
     write 2: checkpoint add#1

@@ -106,14 +106,14 @@ async def drive_once(engine: Engine, session_id: str, now: float | None = None) 
 
     A session that only waits, or sleeps beyond ``now``, is left as it is. ``now`` is in seconds since 1970.
     """
-    info = await engine.info(session_id)
+    info = await engine.session(session_id).info()
     if info.parent_id is not None:
         return Next(info.parent_id, time.time(), f"child {session_id} {info.fence} {info.signals}")
     if session_id not in engine.running:
         if await _rests(engine, session_id, time.time() if now is None else now):
             return await _next(engine, session_id)
         try:
-            await engine.take_up(session_id, by=NAME)
+            await engine.session(session_id).take_up(by=NAME)
         except LimitReached:
             return _soon(session_id)
         except (VerbRefused, SessionEnded):  # only a verb lets it continue

@@ -247,7 +247,7 @@ class Conductor:
         if signals is None or mail is None or any(signal.kind == "message" for signal in mail):
             return
         number = 1 + sum(signal.kind == "message" for signal in signals)
-        await self.verb(engine, lambda engine: engine.send(session_id, message(number)))
+        await self.verb(engine, lambda engine: engine.session(session_id).send(message(number)))
         self.report.counts["messages"] += 1
 
     async def resume(self, root: str, engine: Engine, **how: Any) -> None:
@@ -415,7 +415,7 @@ class Conductor:
         found, spent = Expected(), dict.fromkeys(self.roots, 0)
         stored: Counter[tuple[int, str, int, str]] = Counter()
         for row in await engine.store.find(Filter()):
-            state: Any = await engine.state(row.session_id)
+            state: Any = await engine.session(row.session_id).state()
             found.states[state.path, state.total, tuple(state.log)] += 1
             if row.session_id in spent:
                 spent[row.session_id] = row.spent_usd // 10_000

@@ -149,7 +149,7 @@ class Judge:
             later = self.facts[self.facts.index(fact) + 1 :]
             if any(each.about == fact.about and each.what in ("completed", "rewinding") for each in later):
                 continue
-            info, state = await engine.info(fact.about), await engine.state(fact.about)
+            info, state = await engine.session(fact.about).info(), await engine.session(fact.about).state()
             if info.status is not Status.COMPLETED or state != Paper.model_validate_json(fact.digest):
                 self.wrong.append(f"{fact.about} was completed and is {info.status}: {state!r:.60}")
             await self.check_artifacts(engine, fact.about)

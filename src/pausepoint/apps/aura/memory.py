@@ -28,7 +28,7 @@ def last_report(engine: BlockingEngine, wanted: AuraState, now: datetime) -> Las
     """Return the student's newest report of an earlier day, or None. A second run on one day compares with the same."""
     today = now.astimezone(ZoneInfo(wanted.time_zone)).date()
     for info in engine.sessions(workflow=aura.name, status="completed", limit=LOOKED_AT):
-        state = engine.state(info.session_id)
+        state = engine.session(info.session_id).state()
         if not isinstance(state, AuraState) or not _same_student(state, wanted):
             continue
         as_of = state.now or info.created_at

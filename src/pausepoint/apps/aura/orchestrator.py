@@ -48,7 +48,7 @@ def run_aura_orchestrator(
             f"{min(settings)}: Session {session_id!r} already has its settings. Pass settings only for a new session."
         )
     with _existing(session_id, store) as engine:
-        if engine.info(session_id).owner is None:  # for example, started on the command line
+        if engine.session(session_id).info().owner is None:  # for example, started on the command line
             _check_student(_document(engine, session_id), student_id)
         done = engine.resume(session_id, owner=student_id).outcome()
         return _document(engine, session_id, done.state)
@@ -143,12 +143,12 @@ def _step(position: CurrentStep) -> str:
 
 def _document(engine: BlockingEngine, session_id: str, known: AuraState | None = None) -> WorkflowState:
     """Return a session as one document. ``known`` is its state if it was just read: a large one takes seconds."""
-    info = engine.info(session_id)
+    info = engine.session(session_id).info()
     if info.workflow != aura.name:
         raise BadInput(
             f"session_id: Session {session_id!r} belongs to workflow {info.workflow}, not to {aura.name}. Check the id."
         )
-    state = engine.state(session_id) if known is None else known
+    state = engine.session(session_id).state() if known is None else known
     return WorkflowState(
         session_id=info.session_id, current_step=current_step(info.step), status=info.status,
         pause_requested=info.pause_requested, error=None if info.failure is None else info.failure.message,

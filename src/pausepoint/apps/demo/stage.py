@@ -148,7 +148,7 @@ async def _rest(engine: Engine) -> None:
     for session_id, workflow, given in RESTING:
         await engine.start(workflow, session_id=session_id, **given)
     await engine.idle()
-    (question,) = await engine.questions("notice-gaps")
+    (question,) = await engine.session("notice-gaps").questions()
     await engine.answer(question.id, "playful", by="Ada")
     await engine.start(report, session_id="report-paused", paused=True, by=BY)
     await engine.resume("report-paused", until="draft", by=BY)

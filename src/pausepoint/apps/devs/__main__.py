@@ -119,7 +119,7 @@ async def _pause(start: Start, plan: str, wait: bool, asked: dict[str, Any]) -> 
     async with looking(start, plan, changes=True) as (engine, name):
         began = time.monotonic()
         await engine.pause(name, **asked)
-        while wait and (await engine.info(name)).holder is not None:
+        while wait and (await engine.session(name).info()).holder is not None:
             await asyncio.sleep(showing.EVERY)
         took = time.monotonic() - began
         view, found = await _looked(engine, name), await plan_of(engine, name, plan)

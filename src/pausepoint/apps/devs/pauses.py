@@ -18,7 +18,7 @@ class Pauses:
 
     async def freezes(self) -> bool:
         """Return whether a pause freezes the commands of the run, and nothing ends them."""
-        info = await self.engine.info(self.run)
+        info = await self.engine.session(self.run).info()
         if info.status not in (Status.PAUSING, Status.PAUSED):
             return False
         return any(pause.freeze for pause in await self.engine.session(self.run).pauses()) and not await self._ends()
@@ -31,7 +31,7 @@ class Pauses:
 
     async def _ends(self) -> bool:
         """Return whether commands must end: with this process, with a cancelled run, or by a pause."""
-        info = await self.engine.info(self.run)
+        info = await self.engine.session(self.run).info()
         aborts = any(pause.mode == "abort" for pause in await self.engine.session(self.run).pauses())
         return bool(self.engine.ending) or aborts or info.cancel_requested or info.status is Status.CANCELLED
 

@@ -130,7 +130,7 @@ class Ride:
 
     async def _status(self, engine: Engine) -> Status | None:
         try:
-            info = await engine.info(self.plan.name)
+            info = await engine.session(self.plan.name).info()
         except UnknownSession:
             return None
         check_whose(info, self.plan)
@@ -221,7 +221,7 @@ class Ride:
         pauses = asyncio.ensure_future(Pauses(engine, self.plan.name, standby.worker.commands).follow())
         try:
             while True:
-                await engine.drive_only(self.plan.name)
+                await engine.session(self.plan.name).drive_only()
                 await self.shown(engine, run.outcome())
                 if not standby.stays or not await standby.resumed():
                     return
@@ -249,7 +249,7 @@ class Ride:
     async def _check_free(self, engine: Engine) -> None:
         """Refuse a run that another process drives, and a workspace with another unfinished run."""
         if await self._status(engine) is not None:
-            info = await engine.info(self.plan.name)
+            info = await engine.session(self.plan.name).info()
             holder = info.holder
             if holder is not None and self.withdraws and info.status is Status.PAUSING:
                 await engine.resume(self.plan.name, by=self.by, budget=self.budget, here=False)
@@ -375,7 +375,7 @@ async def nobody(agent: object) -> None:
 
 async def _is_unfinished(engine: Engine, session_id: str) -> bool:
     try:
-        return (await engine.info(session_id)).status not in (Status.COMPLETED, Status.CANCELLED)
+        return (await engine.session(session_id).info()).status not in (Status.COMPLETED, Status.CANCELLED)
     except UnknownSession:
         return False
 

@@ -99,7 +99,7 @@ async def _by_place(engine: Engine, path: Path) -> str:
         return found[0].session_id
     with suppress(BadInput, UnknownSession):  # the plan may have been moved
         plan = read(path)
-        check_whose(await engine.info(plan.name), plan)
+        check_whose(await engine.session(plan.name).info(), plan)
         return plan.name
     onward = (
         "Start it with run, or name its store with --store."
@@ -111,7 +111,7 @@ async def _by_place(engine: Engine, path: Path) -> str:
 
 async def plan_of(engine: Engine, name: str, text: str) -> Plan | None:
     """Return the plan of a run, or None if its file cannot be read."""
-    path = Path(text) if is_path(text) else _place(await engine.info(name), _PLAN)
+    path = Path(text) if is_path(text) else _place(await engine.session(name).info(), _PLAN)
     try:
         return None if path is None else read(path)
     except BadInput:
@@ -123,7 +123,7 @@ async def path_of(start: Start, text: str) -> Path:
     if is_path(text):
         return Path(text)
     async with looking(start, text, changes=True) as (engine, name):
-        path = _place(await engine.info(name), _PLAN)
+        path = _place(await engine.session(name).info(), _PLAN)
     if path is None or not path.exists():
         raise BadInput(
             f"The plan of run {name} was {path}, which no longer exists. If you moved it, pass its new path."
@@ -133,7 +133,7 @@ async def path_of(start: Start, text: str) -> Path:
 
 async def stored_tasks(engine: Engine, name: str) -> list[Task]:
     """Return the tasks of a run, as they are stored."""
-    stored: Any = await engine.state(name)
+    stored: Any = await engine.session(name).state()
     return list(stored.tasks)
 
 

@@ -148,7 +148,7 @@ async def standing_by(engine: Engine, plan: Plan) -> Stayer | None:
     A process that has just stopped locks the workspace before it stands by, or before it ends: wait for either.
     """
     end = asyncio.get_running_loop().time() + PATIENCE
-    while (await engine.info(plan.name)).status in (Status.PAUSED, Status.WAITING):
+    while (await engine.session(plan.name).info()).status in (Status.PAUSED, Status.WAITING):
         for each in await engine.engines():
             if each.picks_up(plan.name, plan.name):
                 return Stayer(each.number, f"process {each.pid} on {each.host}")

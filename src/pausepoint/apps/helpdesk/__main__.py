@@ -97,7 +97,7 @@ async def check_new(talk: Talk, given: dict[str, Any]) -> None:
     """Refuse settings for an existing chat, which keeps its own."""
     try:
         async with Engine(talk.start.store, create=False) as engine:
-            await engine.info(talk.session_id)
+            await engine.session(talk.session_id).info()
     except (UnknownSession, StoreMissing):
         return
     option = min(given).replace("_", "-")

@@ -104,7 +104,7 @@ class Talk:
 
     async def _session(self, engine: Engine) -> Session[Chat]:
         try:
-            info = await engine.info(self.session_id)
+            info = await engine.session(self.session_id).info()
         except UnknownSession:
             if self.desk is None:
                 raise
@@ -161,7 +161,7 @@ class Talk:
         """Return how many messages the chat has received from all channels. A script skips as many lines."""
         engine, session = sitting
         asked = [session.id, *(info.session_id for info in await session.children())]
-        return sum([event.event_type in SAID for each in asked async for event in engine.events(each)])
+        return sum([event.event_type in SAID for each in asked async for event in engine.session(each).events()])
 
     async def document(self, sitting: Sitting, stand: Stand) -> dict[str, Any]:
         """Return the chat as a document for ``--json``."""

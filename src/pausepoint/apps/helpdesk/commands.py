@@ -82,7 +82,7 @@ def operator(
 
 
 async def _check(engine: Engine, chat: str) -> None:
-    info = await engine.info(chat)
+    info = await engine.session(chat).info()
     if info.workflow != helpdesk.name:
         raise BadInput(f"{chat!r} is not a chat but a session of workflow {info.workflow}. Name a chat.")
 
@@ -110,7 +110,7 @@ def _cut(text: str) -> str:
 
 async def _shown(engine: Engine, start: Start, chat: str) -> Told:
     read = await conversation.read(engine, chat)
-    case = await case_of(engine, await engine.info(chat))
+    case = await case_of(engine, await engine.session(chat).info())
     lines = [f"{each.by or AUTHORS[each.role]}: {each.text}" for each in read.messages]
     way = "--hand-back" if read.operator is not None else "--take-over"
     lines += ["", f"{chat}: {_standing(case)}", f"Answer: {start.command('operator', chat, '--say', 'TEXT')}"]

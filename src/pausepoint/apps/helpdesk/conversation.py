@@ -47,12 +47,12 @@ async def send(
 ) -> bool:  # fmt: skip
     """Send a customer's message. Return False if it came too late for a question, which is asked again.
 
-    A late message is not used. ``key`` makes the call idempotent, see `Engine.send`. ``seen`` is the digest of the
+    A late message is not used. ``key`` makes the call idempotent, see `Session.send`. ``seen`` is the digest of the
     question that the customer saw when writing; empty if there was none. A message is late, too, if the helpdesk asks
     something else by now. So a repeated "yes" never answers a question that its author has not seen.
     """
     try:
-        await engine.send(chat, text.replace(MARK, " "), by=by, channel=channel, key=key, seen=seen)
+        await engine.session(chat).send(text.replace(MARK, " "), by=by, channel=channel, key=key, seen=seen)
     except QuestionClosed:
         await come_back(engine, chat)
         return False
@@ -90,7 +90,7 @@ async def _unfinished(engine: Engine, questions: list[Question]) -> list[Message
     """Return the messages that only the waiting errand knows. The chat gets them when the errand ends."""
     if not questions or questions[0].sub_chain_id is None:
         return []
-    errand: Any = await engine.state(questions[0].sub_chain_id)
+    errand: Any = await engine.session(questions[0].sub_chain_id).state()
     return list(errand.messages[errand.known :])
 
 
@@ -123,6 +123,6 @@ async def notify(engine: Engine, chat: str, notice: Notice, key: str | None = No
     """Send a notice. With ``key`` it is sent once, however often this runs."""
     text = notice.sealed()
     try:
-        await engine.send(chat, text, by=notice.by or None, channel="operator", key=key)
+        await engine.session(chat).send(text, by=notice.by or None, channel="operator", key=key)
     except QuestionClosed:  # a question has just expired; a notice is no late answer
-        await engine.send(chat, text, by=notice.by or None, channel="operator", key=key)
+        await engine.session(chat).send(text, by=notice.by or None, channel="operator", key=key)

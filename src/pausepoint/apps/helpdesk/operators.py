@@ -87,7 +87,7 @@ async def case_of(engine: Engine, info: SessionInfo) -> Case:
 
 async def state_of(engine: Engine, chat: str) -> Chat:
     """Return the state of a chat."""
-    found: Any = await engine.state(chat)
+    found: Any = await engine.session(chat).state()
     return cast(Chat, found)
 
 
@@ -165,7 +165,9 @@ async def _deliver(store: str, session_id: str, chat: str, seen: int, answer: An
 
 async def _operator(engine: Engine, session_id: str) -> str | None:
     """Return the name of the person who has answered a question; None if it was withdrawn."""
-    found = [each.receipt for each in await engine.questions(session_id, status=None) if each.receipt is not None]
+    found = [
+        each.receipt for each in await engine.session(session_id).questions(status=None) if each.receipt is not None
+    ]
     return None if found[-1].channel == OURSELVES else found[-1].by or "operator"
 
 
@@ -177,7 +179,7 @@ async def attend(engine: Engine, chat: str) -> bool:
 
     Return True if a question of the bot was withdrawn: the chat takes another turn then.
     """
-    info, state = await engine.info(chat), await state_of(engine, chat)
+    info, state = await engine.session(chat).info(), await state_of(engine, chat)
     if info.status in ENDED:
         return False  # a person may still read the question, and write to the customer
     prefix = f"person-{chat if len(chat) < LONGEST else sha256(chat.encode()).hexdigest()}-"
@@ -189,7 +191,7 @@ async def attend(engine: Engine, chat: str) -> bool:
     if not wanted:
         return False
     try:
-        is_answered = (await engine.info(wanted)).status is Status.COMPLETED
+        is_answered = (await engine.session(wanted).info()).status is Status.COMPLETED
         return is_answered and await _let_through(engine, chat, wanted)
     except UnknownSession:
         place = (await engine.health()).store.place
@@ -204,7 +206,7 @@ async def attend(engine: Engine, chat: str) -> bool:
 
 async def _let_through(engine: Engine, chat: str, session_id: str) -> bool:
     """Withdraw the question that the bot asked while a person's answer was on its way. The answer waits behind it."""
-    questions, by = await engine.questions(chat), await _operator(engine, session_id)
+    questions, by = await engine.session(chat).questions(), await _operator(engine, session_id)
     if not questions or by is None:
         return False
     await notify(engine, chat, Notice(kind="take_over", by=by), f"{session_id}-{questions[0].id}")
@@ -239,9 +241,9 @@ async def attend_all(engine: Engine) -> None:
 
 async def _chat_of(engine: Engine, session_id: str) -> str | None:
     """Return the chat that a session is, or that it belongs to: an errand, or a question to a person."""
-    info = await engine.info(session_id)
+    info = await engine.session(session_id).info()
     if info.workflow == person.name:
-        asked: Any = await engine.state(session_id)
+        asked: Any = await engine.session(session_id).state()
         return str(asked.chat)
     return {helpdesk.name: session_id, errand.name: info.parent_id}.get(info.workflow)
 

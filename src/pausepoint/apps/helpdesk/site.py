@@ -117,7 +117,7 @@ class WebChat:
         async with self._turns[visit.name]:
             chat = await self._chat(engine, visit.name)
             try:
-                failed = (await engine.info(chat)).status is Status.FAILED
+                failed = (await engine.session(chat).info()).status is Status.FAILED
             except UnknownSession:
                 desk = self._desk.model_copy(update={"customer": visit.name})
                 await engine.start(
@@ -137,7 +137,7 @@ class WebChat:
 
 async def _exists(engine: Engine, chat: str) -> bool:
     try:
-        await engine.info(chat)
+        await engine.session(chat).info()
     except UnknownSession:
         return False
     return True

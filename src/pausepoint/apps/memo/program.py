@@ -107,7 +107,7 @@ class Drive:
         if not re.fullmatch(r"(?!.*\.\.)[A-Za-z0-9][\w.+-]{0,127}", self.folder.name, re.ASCII):
             return None
         try:
-            await engine.info(self.folder.name)
+            await engine.session(self.folder.name).info()
         except UnknownSession:
             return self.folder.name
         return None
@@ -162,7 +162,9 @@ class Drive:
         if rejection(final_of(found.folder)) is not None:
             return False
         try:
-            return found.session_id is None or (await engine.info(found.session_id)).status is Status.COMPLETED
+            return (
+                found.session_id is None or (await engine.session(found.session_id).info()).status is Status.COMPLETED
+            )
         except UnknownSession:
             return True
 

@@ -46,7 +46,7 @@ class Following:
         if state.deck is None:
             self._idle = {AGENTS[0]: "there is no deck"}
         self._merged = {f"2-sections/{each.section}.md" for each in state.hand_edits}
-        await self._engine.drive_only(session.id)
+        await self._engine.session(session.id).drive_only()
         until = asyncio.ensure_future(session.outcome())
         try:
             while True:

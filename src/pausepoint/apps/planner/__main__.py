@@ -599,7 +599,7 @@ def save(engine: BlockingEngine, session: str, folder: Path, version: int | None
     """Write the plan into a FOLDER: a web page, Markdown, CSV and iCalendar."""
     session_id = _id(engine, session, reads=True)
     planning = sessions.plan_of(engine, session_id, version)
-    state, made = sessions.state_of(engine, session_id), engine.info(session_id).created_at
+    state, made = sessions.state_of(engine, session_id), engine.session(session_id).info().created_at
     folder.mkdir(parents=True, exist_ok=True)
     outputs = engine.session(session_id).files.outputs
     written = output.write(folder.absolute(), Shown.of(state, planning), session_id, made, outputs)
@@ -615,7 +615,7 @@ def end(engine: BlockingEngine, session: str, reason: str) -> Any:
     outputs = engine.session(session_id).files.outputs
     engine.session(session_id).remove(by="the user", reason=reason)
     output.remove(outputs)
-    last = [event.summary for event in engine.events(session_id)][-1]
+    last = [event.summary for event in engine.session(session_id).events()][-1]
     return f"Session {session_id}: {last}.", {"session_id": session_id, "last_event": last}
 
 

@@ -105,7 +105,7 @@ def check_upload(inputs: UserInputs, upload: Upload) -> tuple[Path | bytes, str]
 
 def add_course(engine: BlockingEngine, session_id: str, course: Mapping[str, Any]) -> UserInputs:
     """Add a course, or change an existing one."""
-    seen = engine.info(session_id)
+    seen = engine.session(session_id).info()
     inputs = state_of(engine, session_id).user_inputs
     before = next((each for each in inputs.courses if each.course_id == course["course_id"]), None)
     given = {
@@ -299,7 +299,7 @@ def replan(
 
     ``covered`` says what the exam of a course covers. An empty text, ``hours`` or ``busy`` removes what there was.
     """
-    seen = engine.info(session_id)
+    seen = engine.session(session_id).info()
     state = state_of(engine, session_id)
     inputs = state.user_inputs
     changes: dict[str, dict[str, Any]] = {each.course_id: {} for each in inputs.courses}
@@ -395,7 +395,7 @@ def marks_removed(state: PlannerState, words: Sequence[str], see: str) -> dict[s
 
 def estimate(engine: BlockingEngine, session_id: str, topic: str, minutes: int, see: str) -> TopicEstimate:
     """Replace the estimate of a whole topic by the user's own."""
-    seen, state = engine.info(session_id), state_of(engine, session_id)
+    seen, state = engine.session(session_id).info(), state_of(engine, session_id)
     found = topic_of(state, topic, see)
     own = {"course_id": found.course_id, "topic": found.topic, "minutes": minutes}
     others = [each for each in state.user_inputs.own_estimates
@@ -407,7 +407,7 @@ def estimate(engine: BlockingEngine, session_id: str, topic: str, minutes: int, 
 
 def set_pace(engine: BlockingEngine, session_id: str, pace: float, course_id: str | None = None) -> UserInputs:
     """Set how much time the user needs, as a multiple of the estimates: for all courses, or for one."""
-    seen, inputs = engine.info(session_id), state_of(engine, session_id).user_inputs
+    seen, inputs = engine.session(session_id).info(), state_of(engine, session_id).user_inputs
     if course_id is None:
         changed = _valid(inputs, shared_constraints=inputs.shared_constraints.model_dump() | {"pace": pace})
     else:
@@ -465,7 +465,7 @@ def change_of(info: SessionInfo, state: PlannerState, changes: dict[str, Any], a
 
 def _parked(engine: BlockingEngine, session_id: str) -> SessionInfo:
     """Return a session's info. Refuse a session that is being driven before a file is stored for it."""
-    info = engine.info(session_id)
+    info = engine.session(session_id).info()
     if info.holder is not None:
         raise VerbRefused(
             f"Session {session_id!r} is {info.status.value}, driven by {info.holder}. Pause it first.",
@@ -529,7 +529,7 @@ def state_of(engine: BlockingEngine, session_id: str, at: int | None = None) -> 
 
 def document(engine: BlockingEngine, session_id: str) -> SessionDocument:
     """Return the whole session as one document, current even while its files are being read."""
-    info, state = engine.info(session_id), state_of(engine, session_id)
+    info, state = engine.session(session_id).info(), state_of(engine, session_id)
     given: dict[str, Any] = state.model_dump(exclude={"uploads", "status"})
     given["ingestion_state"]["files"] |= _being_read(engine, session_id, state)
     return SessionDocument(
@@ -557,7 +557,7 @@ def _events(engine: BlockingEngine, session_id: str) -> list[EventEntry]:
             event_type=KINDS[event.event_type],
             summary=event.summary,
         )
-        for event in engine.events(session_id)
+        for event in engine.session(session_id).events()
         if event.event_type in KINDS
     ]
 

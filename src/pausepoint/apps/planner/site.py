@@ -83,7 +83,7 @@ class PhonePlan:
 
 
 async def _state(visit: Visit) -> PlannerState:
-    state = await visit.engine.state(visit.name)
+    state = await visit.engine.session(visit.name).state()
     if not isinstance(state, PlannerState):
         raise Problem(404, f"Session {visit.name} has no study plan. Ask for a link to one that has.")
     return state
@@ -99,7 +99,7 @@ async def _parked(engine: Engine, session_id: str) -> SessionInfo:
     """Wait until nothing drives the session, for a while, and return its info."""
     try:
         async with asyncio.timeout(PATIENCE):
-            while (info := await engine.info(session_id)).holder is not None:
+            while (info := await engine.session(session_id).info()).holder is not None:
                 await asyncio.sleep(A_MOMENT)
             return info
     except TimeoutError:

@@ -156,7 +156,7 @@ async def _found(cli: Cli, text: str | None, run: bool, exact: bool) -> tuple[Qu
         asked = await engine.question(found[0].id)
         if not run or cli.host.drives:
             return asked, None
-        info = await engine.info(asked.session_id)
+        info = await engine.session(asked.session_id).info()
         try:
             if info.guest:
                 raise Refused(f"Session {info.session_id!r} cannot run here. {GUEST}", CONFLICT)
@@ -197,7 +197,7 @@ def _leave_open(cli: Cli, question: Question, shown: bool = False) -> int:
 async def _record(cli: Cli, reply: Reply) -> tuple[Receipt, SessionInfo]:
     async with cli.engine() as engine:
         receipt = await reply.give(engine)
-        return receipt, await engine.info(reply.question.session_id)
+        return receipt, await engine.session(reply.question.session_id).info()
 
 
 def _report(cli: Cli, reply: Reply, receipt: Receipt, info: SessionInfo) -> int:

@@ -101,7 +101,7 @@ async def _is_there(engine: Engine, name: str) -> bool:
     from pausepoint.errors import UnknownSession
 
     try:
-        return bool(await engine.info(name))
+        return bool(await engine.session(name).info())
     except UnknownSession:
         return False
 

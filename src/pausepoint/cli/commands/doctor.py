@@ -163,7 +163,7 @@ def _showing(session_id: str) -> str:
 async def _resumes(cli: Cli, engine: Engine, session_id: str) -> str:
     """Return how a session can continue whose process has ended."""
     try:
-        info = await engine.info(session_id)
+        info = await engine.session(session_id).info()
     except DamagedRecord:
         return f"`{command_line('verify', session_id)}` shows the damage"
     worker = cli.command("worker", workflow=info.workflow)

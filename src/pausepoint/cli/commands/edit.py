@@ -63,7 +63,7 @@ async def ensure_parked(
         cli.out.note(f"Session {info.session_id} is {info.status.value}. Pausing it first …")
         await engine.pause(info.session_id, reason=f"to be {what}", by=by)
         await wait_until_settled(engine, [info], lambda info: info.pause_requested)
-        info = await engine.info(info.session_id)
+        info = await engine.session(info.session_id).info()
     if info.holder is not None:
         raise Refused(
             f"Session {info.session_id!r} is {info.status.value} in {info.holder}, so it cannot be {what}. Pause it"
@@ -108,7 +108,7 @@ class FollowUp(NamedTuple):
 
 async def _info(cli: Cli, session_id: str) -> SessionInfo:
     async with cli.engine() as engine:
-        return await engine.info(session_id)
+        return await engine.session(session_id).info()
 
 
 def report(cli: Cli, info: SessionInfo, message: str, document: Shape) -> None:
@@ -178,7 +178,7 @@ async def _read(
         plain = assigned(workflow, given)
         info = await ensure_parked(cli, engine, info, "edited", force, follow_up.by)
         try:
-            before = _as_json(cli, await engine.state(info.session_id))
+            before = _as_json(cli, await engine.session(info.session_id).state())
         except StateRefused:  # the model has changed, and this edit may be the way out
             before = (await engine.session(info.session_id).stored()).values
     return info, workflow, before, plain
@@ -305,7 +305,7 @@ async def _ask_again(
         )
         follow_up.check(workflow)
         info = await ensure_parked(cli, engine, info, "changed", force, follow_up.by)
-        await engine.ask_again(info.session_id, question, by=follow_up.by, reason=reason)
+        await engine.session(info.session_id).ask_again(question, by=follow_up.by, reason=reason)
         return info.session_id, workflow
 
 
@@ -494,7 +494,7 @@ async def _check_new(engine: Engine, session_id: str | None) -> None:
     if session_id is None:
         return
     try:
-        known = await engine.info(session_id)
+        known = await engine.session(session_id).info()
     except UnknownSession:
         return
     raise Refused(

@@ -75,7 +75,7 @@ async def _inbox(
         wanted = filters | {"status": statuses or STATUSES[0]}
         order: dict[str, Any] = {"sort": sort, "reverse": reverse, "after": after}
         try:
-            found = await engine.questions(named, limit=None if everything else limit, **wanted, **order)
+            found = await engine.questions(tree=named, limit=None if everything else limit, **wanted, **order)
         except ValueError:
             if after is None:
                 raise
@@ -83,7 +83,7 @@ async def _inbox(
         total = (
             len(found)
             if everything and after is None
-            else sum((await engine.tally_questions(named, **wanted)).values())
+            else sum((await engine.tally_questions(tree=named, **wanted)).values())
         )
         await show_list(cli, engine, found, total, found.damaged, found.next)
         for broken in found.damaged:
@@ -216,7 +216,7 @@ async def _of_session(engine: Engine, text: str) -> tuple[list[Question], Except
         f"Session {info.session_id!r} is {status} and does not wait for an answer. `{command_line('inbox')}` lists the"
         " open questions."
     )
-    return list(await engine.questions(info.session_id)), wrong
+    return list(await engine.session(info.session_id).questions()), wrong
 
 
 async def is_whole_id(engine: Engine, text: str, question: Question) -> bool:

@@ -44,7 +44,7 @@ async def _lift(cli: Cli, by: str | None) -> int:
             await _note_paused(cli, engine)
             await _driven(engine)
         if cli.out.as_json:
-            infos = [await engine.info(info.session_id) for info in found]
+            infos = [await engine.session(info.session_id).info() for info in found]
             cli.out.document(documents.listing(infos, len(infos), found.damaged))
     return CONFLICT if found.damaged else DONE
 

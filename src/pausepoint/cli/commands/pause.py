@@ -240,7 +240,7 @@ async def wait_until_settled(
         await asyncio.sleep(LOOK_EVERY)
         for session_id in waited:
             if session_id not in ended:
-                info = await engine.info(session_id)
+                info = await engine.session(session_id).info()
                 if info.holder is None or not wanted(info):
                     ended[session_id] = info
     return ended
@@ -330,7 +330,7 @@ def cancel(
 
 async def _until_ended(engine: Engine, ids: Sequence[str]) -> None:
     """Wait until sessions that were asked to end have ended. Those whose process was killed end here."""
-    found = [await engine.info(session_id) for session_id in ids]
+    found = [await engine.session(session_id).info() for session_id in ids]
     for info in (await wait_until_settled(engine, found, _asked_to_end)).values():
         if info.status.value not in ENDED:
             await engine.cancel(info.session_id)
@@ -345,12 +345,12 @@ async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, 
         over = [info.session_id for info in infos if info.status.value in ENDED]
         for session_id in named:
             await engine.cancel(session_id, reason=reason, by=by)
-        found = [await engine.info(session_id) for session_id in named]
+        found = [await engine.session(session_id).info() for session_id in named]
         infos = await _reported(cli, engine, found, over, "ends after", _asked_to_end if wait else None)
         for number, info in enumerate(infos):
             if wait and info.status.value not in ENDED:  # its process was killed, so it ends here
                 await engine.cancel(info.session_id, reason=reason, by=by)
-                infos[number] = await engine.info(info.session_id)
+                infos[number] = await engine.session(info.session_id).info()
         if not cli.out.for_people:
             cli.out.document(_document(infos, (), await engine.standing_pause()))
         return DONE
@@ -400,7 +400,7 @@ class _Sent(NamedTuple):
     by: str | None
 
     async def to(self, engine: Engine, session_id: str) -> None:
-        await engine.send(session_id, self.value, key=self.key, by=self.by)
+        await engine.session(session_id).send(self.value, key=self.key, by=self.by)
 
 
 def _message(text: str | None, data: str | None) -> Any:
@@ -423,7 +423,7 @@ async def _send(cli: Cli, session: str, sent: _Sent) -> int:
     async with cli.engine() as engine:
         session_id = (await session_to_change(engine, session)).session_id
         await sent.to(engine, session_id)
-        info = await engine.info(session_id)
+        info = await engine.session(session_id).info()
         _report_sent(cli, info)
         return DONE
 
@@ -481,7 +481,7 @@ def _input(workflow: Workflow[Any], pairs: tuple[str, ...]) -> dict[str, Any]:
 
 async def _is_known(cli: Cli, engine: Engine, session: str, workflow: Workflow[Any]) -> bool:
     try:
-        info = await engine.info(session)
+        info = await engine.session(session).info()
     except UnknownSession:
         return False
     if info.workflow != workflow.name:

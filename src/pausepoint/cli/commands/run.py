@@ -429,7 +429,7 @@ async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[
             f"{' and '.join(wrong)} cannot be used for session {info.session_id!r}, which is a guest. {GUEST}", USAGE
         )
     await engine.resume(info.session_id, here=False, **known)
-    after = await engine.info(info.session_id)
+    after = await engine.session(info.session_id).info()
     done = f"{info.session_id} {cli.out.status_phrase(after.status.value)}."
     cli.out.line(done if after.status.value == "completed" else f"{done} {GUEST}")
     if not cli.out.for_people:

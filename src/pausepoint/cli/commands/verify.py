@@ -135,10 +135,10 @@ async def _verified(
         session_id = str((await engine.find(session)).session_id)
     except (UnknownSession, DamagedRecord) as error:
         try:
-            return await engine.verify(session, on_progress=show_progress), session
+            return await engine.session(session).verify(on_progress=show_progress), session
         except UnknownSession:
             raise (error if isinstance(error, DamagedRecord) else await unknown_session(engine, error)) from None
-    return await engine.verify(session_id, on_progress=show_progress), session_id
+    return await engine.session(session_id).verify(on_progress=show_progress), session_id
 
 
 def _show_problems(out: Output, report: Verification) -> None:

@@ -82,14 +82,14 @@ async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[st
             cli.out.note(_no_match(types, past))
         if follow:
             cursor = past[-1].cursor if past else after
-            async for each in engine.events(info.session_id, cursor, follow=True):
+            async for each in engine.session(info.session_id).events(cursor, follow=True):
                 if _is_wanted(each, types):
                     printer.event(each)
 
 
 async def _past(engine: Engine, info: SessionInfo, after: str) -> list[Event]:
     try:
-        return [each async for each in engine.events(info.session_id, after)]
+        return [each async for each in engine.session(info.session_id).events(after)]
     except ValueError as error:
         raise Refused(f"--after {error}", USAGE) from None
 
@@ -206,7 +206,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
         view = View(info.workflow, list(await engine.session(info.session_id).outline()), info=info)
         view.session_id, view.streamed = info.session_id, 0 if history else None
         show = display_for(cli.out)
-        async for event in engine.events(info.session_id):
+        async for event in engine.session(info.session_id).events():
             view.apply(event)
             if history:
                 show.event(view, event)
@@ -231,9 +231,9 @@ async def _follow(engine: Engine, view: View, show: Display, info: SessionInfo) 
     try:
         async with streamed(engine, info.session_id, view, show):
             while True:
-                view.info = info = await engine.info(info.session_id)
+                view.info = info = await engine.session(info.session_id).info()
                 # Read events after the info, so that everything the info reports is shown.
-                async for event in engine.events(info.session_id, view.cursor):
+                async for event in engine.session(info.session_id).events(view.cursor):
                     view.apply(event)
                     show.event(view, event)
                 show.tick(view, "")
@@ -329,7 +329,7 @@ async def _running(engine: Engine) -> dict[str, SessionInfo]:
 
 async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer | None) -> str:
     """Print new events if there is a printer, and return the new cursor."""
-    async for event in engine.events(session_id, cursor):
+    async for event in engine.session(session_id).events(cursor):
         cursor = event.cursor
         if printer is not None and not (printer.out.terminal and event.event_type in NOISE):
             printer.event(event)
@@ -337,7 +337,7 @@ async def _read(engine: Engine, session_id: str, cursor: str, printer: Printer |
 
 
 async def _report_stopped(cli: Cli, engine: Engine, session_id: str, printer: Printer) -> SessionInfo:
-    info = await engine.info(session_id)
+    info = await engine.session(session_id).info()
     said = (await describe(engine, info)).note()
     printer.text(f"{printer.named(session_id)} {cli.out.status_phrase(info.status.value)}{f': {said}' if said else ''}")
     return info

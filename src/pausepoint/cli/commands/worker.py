@@ -158,7 +158,7 @@ class Job:
     async def _report(self, engine: Engine | None) -> int:
         from pausepoint.engine import documents
 
-        ended = [] if engine is None else [await engine.info(each) for each in self.driven]
+        ended = [] if engine is None else [await engine.session(each).info() for each in self.driven]
         if self.out.as_json:
             self.out.document(documents.worked(ended))
         if not self.driven:

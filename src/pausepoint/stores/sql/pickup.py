@@ -145,8 +145,9 @@ def take_hold(connection: Connection, engine: Engine, row: SessionRow) -> None:
 def driven(connection: Connection, row: SessionRow) -> AlreadyRunning:
     session_id, holder = row.session_id, engines.describe(connection, row.holder)
     return AlreadyRunning(
-        f"Session {session_id!r} is driven by {holder}. Wait for it with engine.outcome({session_id!r}), pause it,"
-        f" or take it over with engine.resume({session_id!r}, steal=True).",
+        f"Session {session_id!r} is driven by {holder}. Wait for it with"
+        f" engine.session({session_id!r}).outcome(), pause it, or take it over with"
+        f" engine.resume({session_id!r}, steal=True).",
         session_id=session_id,
         holder=holder,
     )
