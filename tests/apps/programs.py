@@ -31,8 +31,6 @@ from tests.support.forkserver import Child, Forks
 from tests.support.held import Driven, Held
 from tests.support.waits import until
 
-SIGNALS = ("SIGINT", "SIGTERM")
-
 
 class App(Driven):
     """One session of an application."""
@@ -117,7 +115,7 @@ class Aura(Held, App):
     once = Counter([*(f"sync {course}" for course in COURSES), "analyze", "plan", "report"])
     kills = dict.fromkeys(AURA, ("S1.37",))
     turns = ["analyze", "report"]
-    interrupts = [(point, "SIGINT") for point in AURA]
+    interrupts = [("sync hist", "SIGINT"), ("plan", "SIGINT")]
     pauses = dict.fromkeys(AURA, ())
     last = "report"
 
@@ -192,11 +190,11 @@ class Helpdesk(Held, App):
     session_id = "c1"
     once = Counter([*CALLS, *SAID])
     kills = dict.fromkeys(
-        [*(f"before {tool}" for tool in TOOLS), *(f"after {tool}" for tool in WRITES), SAID[1], SAID[4]],
+        [CALLS[0], *(f"{when} {tool}" for tool in WRITES for when in ("before", "after")), SAID[1], SAID[4]],
         ("S2.40", "S2.55"),
     )
     turns = ["after change_address", "after change_address", "after pay_refund"]
-    interrupts = [(f"before {tool}", "SIGINT") for tool in ("quote_refund", *WRITES)]
+    interrupts = [("before quote_refund", "SIGINT"), ("before pay_refund", "SIGINT")]
     pauses = dict.fromkeys(["before change_address", "after pay_refund", "before book", SAID[1]], ())
 
     def __init__(self, folder: Path, forks: Forks) -> None:
@@ -260,7 +258,7 @@ class Planner(Held, App):
     # `turns` has the chunks that are left out here.
     kills = dict.fromkeys([each for each in once if not each.startswith("pages ") and each not in READS[1:3]], ())
     turns = [*READS, *STAGES]
-    interrupts = [(point, by) for point in ("chunk .pdf:0", "chunk .pdf:3", "plan") for by in SIGNALS]
+    interrupts = [("chunk .pdf:3", "SIGINT"), ("plan", "SIGTERM")]
     pauses = dict.fromkeys(["chunk .pdf:3", "estimate"], ())
 
     def __init__(self, folder: Path, forks: Forks) -> None:
@@ -373,7 +371,7 @@ class Devs(App):
     once = Counter(list(NEEDS))
     kills = dict.fromkeys(MOMENTS, ())
     turns = ["end a", "end d"]
-    interrupts = [(point, by) for point in ("begin a", "during b", "end c", "during d") for by in SIGNALS]
+    interrupts = [("begin a", "SIGTERM"), ("during b", "SIGINT"), ("during d", "SIGTERM")]
     pauses = dict.fromkeys([each for each in MOMENTS if not each.startswith("end") and each[-1] != "d"], ("S5.45",))
     pauses["during d"] = ()
     last = "during d"

@@ -1,4 +1,4 @@
-"""Each application as real processes: killed, interrupted and paused in every state, then resumed by another process.
+"""Each application as real processes: killed, interrupted and paused, then resumed by another process.
 
 The result is that of an undisturbed session, and the calls are counted. `tests.apps.programs` has the five programs.
 """

@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ import pytest
 from pausepoint import Engine
 from pausepoint.apps.planner import planner, sessions
 from pausepoint.apps.planner.__main__ import main
-from pausepoint.apps.planner.models import Upload
+from pausepoint.apps.planner.models import PlanRow, Upload
+from pausepoint.apps.planner.shown import days
 from pausepoint.server.tokens import Tokens
 from pausepoint.server.visitors import Visitors
 from tests.apps.calls import Call, calling
@@ -256,3 +258,17 @@ def test_the_command_prints_a_link_and_revokes_it(here: Path, call: Call) -> Non
     assert (unknown.code, "autumn" in unknown.err) == (4, True)
     assert "Print a link with which a phone shows the plan" in call("link", "--help").out
     assert call("link", "spring", "--days", "0", *store).code == 2
+
+
+def test_idle_days_in_a_row_come_as_one_but_today_stays_alone() -> None:
+    def row(day: int, task: str = "Free") -> PlanRow:
+        return PlanRow(
+            date=date(2030, 2, day), course="", topic="", task_description=task, estimated_minutes=0, priority="low",
+            row_id="id" if task == "Study" else "",
+        )  # fmt: skip
+
+    rows = [*map(row, (4, 5, 6, 7)), row(8, "Study"), row(8, "Study"), row(9), row(10, "Rest"), row(11, "Rest")]
+    assert [(name, len(of_day)) for name, of_day in days(rows, date(2030, 2, 5))] == [
+        ("Mon 4 Feb", 1), ("Tue 5 Feb", 1), ("Wed 6 Feb to Thu 7 Feb", 1), ("Fri 8 Feb", 2), ("Sat 9 Feb", 1),
+        ("Sun 10 Feb to Mon 11 Feb", 1),
+    ]  # fmt: skip

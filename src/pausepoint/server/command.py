@@ -184,7 +184,9 @@ class _Serving:
             self.cli.out.line(f"  {address}")
             self.cli.out.line(f"  The address signs you in. Its token is in {token_file}.")
         for site in self.sites:
-            self.cli.out.line(f"  {root}/{site.name}/ is for people with a signed link.")
+            self.cli.out.line(
+                f"  {root}/{site.name}/ is for people with a signed link: `link --url {root}` prints one."
+            )
         what = (
             f"Drives {', '.join(engine.workflows)}. Pass --observe to drive nothing." if drives else "Drives nothing."
         )

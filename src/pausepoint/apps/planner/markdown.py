@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.models import PlanRow
-from pausepoint.apps.planner.shown import Shown, minutes_of, span
+from pausepoint.apps.planner.shown import Shown, days, minutes_of, week
 from pausepoint.apps.words import many, plain
 
 HEADS = ("Date", "Time", "Course", "Topic", "Task", "Minutes", "Priority", "From", "Status", "Row")
@@ -19,12 +18,12 @@ def as_markdown(shown: Shown, marking: str) -> str:
     lines = ["# Study plan", "", f"**{plain(word)}**: {plain(sentence)}", *_list(shown.refusals)]
     if shown.weeks:
         monday, rows = shown.weeks[0]
-        lines += ["", f"## This week: {span(monday)}", *_days([row for row in rows if row.date >= shown.today], shown)]
+        lines += ["", f"## This week: {week(monday)}", *_days([row for row in rows if row.date >= shown.today], shown)]
     lines += _section("Midterms", [f"{said(day)}: {name}" for day, name in shown.midterms])
     lines += _section("Progress", shown.standings)
     lines += ["", "## All days", "", f"| {' | '.join(HEADS)} |", f"|{'---|' * len(HEADS)}"]
     lines += [f"| {' | '.join(_cells(row, shown))} |" for row in shown.planning.plan_rows]
-    lines += _section("Load", [f"{span(monday)}: {many(minutes_of(rows), 'minute')}" for monday, rows in
+    lines += _section("Load", [f"{week(monday)}: {many(minutes_of(rows), 'minute')}" for monday, rows in
                                [*shown.past, *shown.weeks]])  # fmt: skip
     lines += _self_tests(shown)
     lines += _section("Cuts", shown.cuts)
@@ -51,11 +50,10 @@ def _list(items: Sequence[str]) -> list[str]:
 
 
 def _days(rows: Sequence[PlanRow], shown: Shown) -> Iterator[str]:
-    for day, listed in groupby(rows, key=lambda row: row.date):
-        found = list(listed)
-        total = minutes_of(found)
-        yield from ("", f"### {said(day, year=False)}" + (f", {many(total, 'minute')}" if total else ""), "")
-        for row in found:
+    for name, of_day in days(rows, shown.today):
+        total = minutes_of(of_day)
+        yield from ("", f"### {name}" + (f", {many(total, 'minute')}" if total else ""), "")
+        for row in of_day:
             yield f"- {_line(row)}"
             yield from (f"  - {plain(each)}" for each in shown.self_tests.notes(row))
             yield from (f"  - Test yourself: {plain(each)}" for each in shown.self_tests.questions(row))

@@ -7,12 +7,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from datetime import date
 from html import escape
-from itertools import groupby
 
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.models import PlanRow
 from pausepoint.apps.planner.rows import MIDTERM, REVIEW
-from pausepoint.apps.planner.shown import Shown, minutes_of, span
+from pausepoint.apps.planner.shown import Shown, days, minutes_of, week
 from pausepoint.apps.words import many
 
 STYLE = """
@@ -62,12 +61,12 @@ def as_page(shown: Shown, marking: str) -> str:
     body = [
         f"<h1>Study plan</h1><p><strong>{escape(word)}.</strong> {escape(sentence)}</p>",
         _items("", shown.refusals, "alert"),
-        *(_week(f"This week: {span(monday)}", [row for row in rows if row.date >= shown.today], shown)
+        *(_week(f"This week: {week(monday)}", [row for row in rows if row.date >= shown.today], shown)
           for monday, rows in shown.weeks[:1]),
         _items("Midterms", [f"{said(day)}: {name}" for day, name in shown.midterms]),
         _items("Progress", shown.standings),
-        *(_week(span(monday), rows, shown) for monday, rows in later),
-        *(_week(f"Earlier: {span(monday)}", rows, shown) for monday, rows in _before(shown)),
+        *(_week(week(monday), rows, shown) for monday, rows in later),
+        *(_week(f"Earlier: {week(monday)}", rows, shown) for monday, rows in _before(shown)),
         _self_tests(shown),
         _items("Cuts", shown.cuts),
         _items("Not in the exam", shown.not_in_exam),
@@ -96,17 +95,17 @@ def _before(shown: Shown) -> list[tuple[date, list[PlanRow]]]:
 
 
 def _week(title: str, rows: Sequence[PlanRow], shown: Shown) -> str:
-    days = "".join(_day(list(listed), shown) for _, listed in groupby(rows, key=lambda row: row.date))
+    sections = "".join(_day(name, of_day, shown) for name, of_day in days(rows, shown.today))
     total = minutes_of(rows)
     told = f' <span class="soft">{many(total, "minute")}</span>' if total else ""
-    return f'<h2>{escape(title)}{told}</h2><div class="days">{days}</div>'
+    return f'<h2>{escape(title)}{told}</h2><div class="days">{sections}</div>'
 
 
-def _day(rows: Sequence[PlanRow], shown: Shown) -> str:
+def _day(name: str, rows: Sequence[PlanRow], shown: Shown) -> str:
     total = minutes_of(rows)
     told = f' <span class="soft">{many(total, "minute")}</span>' if total else ""
     items = "".join(_item(row, shown) for row in rows)
-    return f'<section class="day"><h3>{escape(said(rows[0].date, year=False))}{told}</h3><ol>{items}</ol></section>'
+    return f'<section class="day"><h3>{escape(name)}{told}</h3><ol>{items}</ol></section>'
 
 
 def _item(row: PlanRow, shown: Shown) -> str:

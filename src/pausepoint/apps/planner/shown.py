@@ -5,7 +5,7 @@ The web page and the Markdown say the same in the same words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, timedelta
 from functools import cached_property
@@ -221,13 +221,31 @@ def _aside(part: SetAside) -> str:
     return f"{part.filename}: {part.title}{pages} ({part.why})"
 
 
-def span(monday: date) -> str:
-    """Return a week in words.
+def span(first: date, last: date) -> str:
+    """Return some days in words.
 
-    >>> span(date(2030, 2, 25))
-    'Mon 25 Feb to Sun 3 Mar'
+    >>> span(date(2030, 2, 25), date(2030, 3, 3)), span(date(2030, 2, 25), date(2030, 2, 25))
+    ('Mon 25 Feb to Sun 3 Mar', 'Mon 25 Feb')
     """
-    return f"{said(monday, year=False)} to {said(monday + timedelta(days=6), year=False)}"
+    return " to ".join(said(day, year=False) for day in dict.fromkeys((first, last)))
+
+
+def week(monday: date) -> str:
+    """Return a week in words."""
+    return span(monday, monday + timedelta(days=6))
+
+
+def days(rows: Sequence[PlanRow], today: date) -> Iterator[tuple[str, list[PlanRow]]]:
+    """Yield each day in words, with its rows. Idle days in a row come as one with one row, but today stays alone."""
+    whole = [list(listed) for _, listed in groupby(rows, key=lambda row: row.date)]
+
+    def kind(of_day: list[PlanRow]) -> object:
+        row = of_day[0]
+        return row.date if row.row_id or row.date == today else (row.task_description, row.date > today)
+
+    for _, alike in groupby(whole, key=kind):
+        first, *others = alike
+        yield span(first[0].date, (others or [first])[-1][0].date), first
 
 
 def minutes_of(rows: Sequence[PlanRow]) -> int:

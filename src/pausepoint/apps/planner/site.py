@@ -22,7 +22,7 @@ from pausepoint.apps.input import BadInput
 from pausepoint.apps.planner.dates import said
 from pausepoint.apps.planner.models import PlannerState, PlanRow
 from pausepoint.apps.planner.sessions import change_of, marks_removed, marks_set
-from pausepoint.apps.planner.shown import Shown, minutes_of
+from pausepoint.apps.planner.shown import Shown, days, minutes_of
 from pausepoint.apps.planner.work import works
 from pausepoint.model import SessionInfo
 from pausepoint.server import Action, Problem, Site, Visit
@@ -128,10 +128,9 @@ def document(session_id: str, state: PlannerState) -> dict[str, Any]:
 
 
 def _days(shown: Shown) -> Iterator[dict[str, Any]]:
-    for day, listed in groupby(shown.planning.plan_rows, key=lambda row: row.date):
-        rows = list(listed)
+    for name, rows in days(shown.planning.plan_rows, today(shown.state)):
         yield {
-            "date": day.isoformat(), "name": said(day, year=False), "minutes": minutes_of(rows),
+            "date": rows[0].date.isoformat(), "name": name, "minutes": minutes_of(rows),
             "rows": [_row(row, shown) for row in rows],
         }  # fmt: skip
 
