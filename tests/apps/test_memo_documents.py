@@ -249,9 +249,11 @@ def test_items_and_notes_of_an_annual_report_are_headings_in_any_type(tmp_path: 
         "<table><tr><td>ITEM 1.</td><td>BUSINESS</td></tr></table><p><b>Products</b></p><p>We sell panels.</p>"
         "<p>Item 8. Financial Statements</p><p>NOTE 2 — LEASES</p><p>We lease a plant.</p>"
         "<p>Item 1A of this report describes the risks.</p>"
+        "<p><b>Item 9. Controls.</b></p><p>A person looks twice.</p>"
     )
     found = {each.text: (each.part, each.heading) for each in documents.read(path).passages}
     assert found["The cover of the filing."] == ("", "")
     assert found["We sell panels."] == ("ITEM 1. BUSINESS", "Products")
     assert found["We lease a plant."] == ("Item 8. Financial Statements", "NOTE 2 — LEASES")
     assert found["Item 1A of this report describes the risks."][1] == "NOTE 2 — LEASES"
+    assert found["A person looks twice."] == ("Item 9. Controls", "Item 9. Controls")

@@ -111,7 +111,9 @@ async def test_no_sentence_is_in_two_sections_and_the_recommendation_has_both_si
         ("Cash used in investing activities decreased.", None),
         ("Competition has increased in all markets.", True), ("Claims and litigation have grown since 2028.", True),
         ("Despite growing competition, we kept our prices.", None), ("Revenue grew by 5%.", False),
-        ("Payments volume grew by 12% to $40 billion.", False),
+        ("Payments volume grew by 12% to $40 billion.", False), ("Other income (expense) increased.", False),
+        ("We expect growing sales, cost savings and more.", False),
+        ("We have a commitment to reduce what we use up.", None),
     ],
 )  # fmt: skip
 def test_a_burden_that_grows_speaks_against_an_investment(sentence: str, against: bool | None) -> None:
@@ -133,14 +135,17 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
         "Acme had cash of $12 million at the end of 2029.", "Net income was $3 million in 2029.",
         "The company had 412 paying customers in Europe.",
     ]  # fmt: skip
+    facts += ["Therefore, rail reduces the scope 3 emissions of customers."]
+    bulk = "Bulk – Bulk is grain. Volumes of customers fell by 91 %."
     facts += ["We operate as one operating segment for all customers of the business and the company."]
     outline = outlines.read(outlines.default("direct"))
-    found = research.select("Acme", outline, [source("r", *others, *staff, *risks, *BUSINESS, *RESULTS, *facts)])
+    found = research.select("Acme", outline, [source("r", *others, *staff, *risks, *BUSINESS, *RESULTS, *facts, bulk)])
     summary = [each.sentence for each in found["01-executive-summary"]]
     assert len(summary) <= research.SUMMED
     for words in ("Acme sells panels", "Revenue grew by 12 %", "Net income", "cash of $12 million", "risk"):
         assert any(words in each for each in summary), words
-    assert any("customers" in each for each in summary)
+    assert any("412 paying customers" in each for each in summary)
+    assert not any("91 %" in each or "scope 3" in each for each in summary)
     assert not any("Delaware" in each or "equip" in each or "assess" in each or "segment" in each for each in summary)
 
 

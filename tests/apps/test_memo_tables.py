@@ -67,6 +67,7 @@ LAYOUT = {
     "check boxes": row("Large accelerated filer", "☒", "Accelerated filer", "☐") + row("Smaller company", "☐", "", ""),
     "a list": row("•", "We sell panels to schools.") + row("•", "We own 3 plants."),
     "contents": row("", "", "Page") + row("Item 1.", "Business", "3") + row("Item 2.", "Properties", "17"),
+    "contents without items": row("Summary", "28") + row("Results", "29") + row("Cash", "31") + row("Debt", "31"),
     "exhibits": row("Exhibit", "Text", "Date") + row("3.1", "Bylaws", "June 8, 2022") + row("Exhibit 4", "x", "y"),
     "a cover page": row("Delaware", "77-0467272") + row("(State)", "(Identification No.)"),
 }  # fmt: skip
@@ -100,6 +101,22 @@ def test_a_section_gets_two_tables_those_that_fit_best_with_all_their_rows() -> 
     assert re.findall(r"\[@(p-\d)\]", found) == ["p-2", "p-1"]
     assert "| Row 2 | 2 |" in found
     assert enriching.visualizations({"02-money": found}, OUTLINE, [papers])["02-money"] == found
+
+
+BOOKS = [
+    ("Provision for Income Taxes", "Revenue"), ("Growth", "Pension revenue"), ("Revenue", "Repurchases of shares"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("heading", "label"), BOOKS)
+def test_a_table_about_taxes_pensions_or_shares_is_in_no_section(heading: str, label: str) -> None:
+    rows = f"| Revenue raised | 2029 |\n|---|---|\n| {label} | 1 |\n| {label} more | 2 |"
+    (books,) = source("b", rows).passages
+    books = books.model_copy(update={"heading": heading})
+    papers = source("p", *(f"| Year | Sales {number} |\n|---|---|\n| Revenue | 7 |" for number in range(2)))
+    papers = papers.model_copy(update={"passages": [books, *papers.passages]})
+    found = enriching.visualizations({"02-money": "## Money\n"}, [MONEY], [papers])["02-money"]
+    assert re.findall(r"\[@(\w-\d)\]", found) == ["p-1", "p-2"]
 
 
 def test_a_loss_in_brackets_is_below_zero_in_a_chart() -> None:

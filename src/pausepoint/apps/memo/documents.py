@@ -32,7 +32,7 @@ RUNNING = 4
 
 _PAGE_NUMBER = re.compile(r"\d{1,3}|(?:table of contents)", re.IGNORECASE)
 _NAMES = re.compile(r"[^\W\d_]{3}")
-_ITEM = re.compile(r"(item|note)\s+\d{1,2}[A-C]?\b(?!.*[.;,\d]$).{3,160}", re.IGNORECASE)
+_ITEM = re.compile(r"(item|note)\s+\d{1,2}[A-C]?\b(?!.*[;,\d]$).{3,160}", re.IGNORECASE)
 """A line that opens an item or a note of an annual report, in any type. A line of the contents ends with a page."""
 
 
@@ -317,13 +317,16 @@ class _Page(HTMLParser):
     def _add(self, text: str) -> None:
         self.blocks.append(Block(text, self.heading, part=self.part))
 
-    def _opens(self, text: str) -> bool:
-        """Return whether a line opens an item or a note of an annual report, and take it as the heading."""
+    def _opens(self, text: str, is_bold: bool = False) -> bool:
+        """Return whether a line opens an item or a note of an annual report, and take it as the heading.
+
+        A line with a full stop is a sentence, unless it is in bold type.
+        """
         found = _ITEM.fullmatch(text)
-        if found is None:
+        if found is None or (text.endswith(".") and not is_bold):
             return False
-        self.heading = text
-        self.part = text if found[1].lower() == "item" else self.part
+        self.heading = text.rstrip(".")
+        self.part = self.heading if found[1].lower() == "item" else self.part
         return True
 
     def handle_data(self, data: str) -> None:
@@ -347,7 +350,7 @@ class _Page(HTMLParser):
         self.text, self.light, self.link = [], "", None
         if UNITS.fullmatch(text):
             self.units = text
-        elif len(text) < 2 or _PAGE_NUMBER.fullmatch(text) or self._opens(text):
+        elif len(text) < 2 or _PAGE_NUMBER.fullmatch(text) or self._opens(text, not light):
             return
         elif not light and len(text) <= LONGEST_TITLE and text[-1] not in ".;:," and _NAMES.search(text):
             self.heading = text

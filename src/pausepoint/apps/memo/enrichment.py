@@ -44,10 +44,19 @@ KEY_BONUS = 6.0
 """What the key figures of a business count more than words that a table shares with a section."""
 
 _KEY = re.compile(
-    r"(?:total |net )?(revenue|sales|gross (?:profit|margin)|operating (?:income|loss|margin|profit)"
+    r"(?:total |net )?((?:operating )?revenue|sales|gross (?:profit|margin)|operating (?:income|loss|margin|profit)"
     r"|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
     re.IGNORECASE,
 )
+_BOOKS = re.compile(
+    r"\b(?:tax(?:es)? (?:rates?|benefits?|expenses?|provision|credits?)|(?:income|deferred|effective) tax(?:es)?"
+    r"|pension|plan assets|benefit obligations?|discount rates?|(?:stock|share)-based|incentive plans?"
+    r"|(?:share|stock) repurchases?|(?:re)?purchases? of (?:shares|stock|equity)|weighted[- ]average (?:common )?shares"
+    r"|unregistered securities)\b",
+    re.IGNORECASE,
+)
+"""What a table is about that no section of a memo needs."""
+
 _NO_AMOUNT = re.compile(r"%|\.\d\d\)?$|\bper (?:\w+ )?(?:share|unit)\b", re.IGNORECASE)
 """The figures of a table, and the labels of its rows, that do not have the unit of the table."""
 
@@ -214,12 +223,14 @@ def has_visualizations(sections: dict[str, str]) -> bool:
 
 
 def _home(passage: Passage, outline: list[Section]) -> tuple[str, float]:
-    """Return the section that shares the most words with a table, and how well it fits; "" if there is none.
+    """Return the section that shares the most words with a table, and how well it fits; "" if no section needs it.
 
     The heading and the columns tell more than the rows, and a short table tells a reader more than a long one.
     """
     first, _, rest = passage.text.partition("\n")
     heading = passage.heading if passage.heading != passage.part else ""  # “Market for Equity” is about no market
+    if _is_bookkeeping(heading, rest):
+        return "", 0.0
     headed, words = {*stems(f"{heading} {first}")}, {*stems(rest)}
     scores: dict[str, float] = {
         section.name: sum(3 * (word in headed) + (word in words) for word in {stem(each) for each in section.about})
@@ -235,12 +246,18 @@ def _home(passage: Passage, outline: list[Section]) -> tuple[str, float]:
     return best, scores[best] * (0.4 if _aside(passage) else 1.0) / math.sqrt(1 + passage.text.count("\n") / READABLE)
 
 
+def _is_bookkeeping(heading: str, rows: str) -> bool:
+    """Return whether a table is about taxes, pensions or shares, by its heading or most of its rows."""
+    labels = [line.split("|")[1] for line in rows.splitlines()[1:] if line.count("|") > 1]
+    return bool(_BOOKS.search(heading)) or 2 * sum(1 for label in labels if _BOOKS.search(label)) > len(labels)
+
+
 def _aside(passage: Passage) -> int:
     """Return how far a table is from the business: `NOTE` in the notes of financial statements, 1 beside them, else 0.
 
     The items about shares and formalities, and the financial statements themselves, stand beside the business.
     """
-    if re.match(r"notes? (?:\d|to )|\d{1,2}\. [A-Z]", passage.heading, re.IGNORECASE):
+    if re.match(r"notes? (?:\d|to )|\d{1,2}\.\s?[A-Z]", passage.heading, re.IGNORECASE):
         return NOTE
     return int(re.match(r"item\s+(?:5|8|9|1\d)", passage.part, re.IGNORECASE) is not None)
 

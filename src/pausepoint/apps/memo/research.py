@@ -49,7 +49,7 @@ UNREAD = "source.unread"
 """The event for a document that could not be read."""
 
 _LEANS = re.compile(
-    r"(?:It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|The company|Such|Also|Finally"
+    r"(?:It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|Such|Also|Finally"
     r"|Additionally|Accordingly|Therefore|However|Moreover|Further|In addition|In particular|Following this)\b"
 )
 """The start of a sentence that depends on the sentence before it."""
@@ -57,8 +57,14 @@ _LEANS = re.compile(
 PARTS = {"1": 1.5, "7": 1.5, "2": 0.7, "5": 0.7, "1A": 0.35}
 """The weights of the items of an annual report: business, results, properties, shares, risks."""
 
+RISKS = {"1A": 1.5, "1C": 0.3}
+"""The weights of its items in a section about risks: what the business is exposed to, and how computers are guarded."""
+
 COVER = "cover"
 """The part of an annual report before its first item: the cover page and the contents."""
+
+_GROUP = re.compile(r"([A-Z][\w’'&/ -]{2,40}?) [–—-] ")
+"""How a paragraph begins that is about one group of products or one part of the business."""
 
 _ITEM = re.compile(r"item\s+(\d+[A-C]?)\b", re.IGNORECASE)
 _NOTE = re.compile(r"(?:note \d+\b|notes to (?:the )?consolidated|report of independent)", re.IGNORECASE)
@@ -70,9 +76,9 @@ _VAGUE = re.compile(
     re.IGNORECASE,
 )
 _ABOUT_ITSELF = re.compile(
-    r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|discussion|is a)|\bcheck mark\b"
-    r"|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b|\bnot currently known\b"
-    r"|\btables? above\b|\bthe registrant\b|\bPart I+\b"
+    r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|graph|chart|discussion|is a)"
+    r"|\bcheck mark\b|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b"
+    r"|\bnot currently known\b|\btables? above\b|\bthe registrant\b|\bPart I+\b"
     r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
     re.IGNORECASE,
 )
@@ -84,7 +90,8 @@ _UP = re.compile(
     r"\b(?:increas|grew\b|grow(?:n|s|ing|th)?\b|rose\b|improv|higher\b|record\b|doubl|exceed)", re.IGNORECASE
 )
 _BURDEN = re.compile(
-    r"\b(?:expenses?|costs?|debt|loss(?:es)?|attrition|churn|taxes|tariffs?|inflation|charges|liabilit(?:y|ies)"
+    r"\b(?:expenses?|costs?(?! (?:savings?|reductions?|advantages?))|debt|loss(?:es)?"
+    r"|attrition|churn|taxes|tariffs?|inflation|charges|liabilit(?:y|ies)"
     r"|payments?(?! (?:volumes?|processed|business|revenues?))|obligations?|litigation|claims|investigations?|fines"
     r"|penalties|competition|regulations?|enforcement|scrutiny|accidents|injuries|theft|delinquenc(?:y|ies)"
     r"|regulatory (?:actions?|requirements|pressure|burdens?))\b",
@@ -92,7 +99,7 @@ _BURDEN = re.compile(
 )
 _NO_SIDE = re.compile(
     r"\b(?:despite|although|notwithstanding|hypothetical|cash used"
-    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is) to)\b",
+    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is|commit(?:ted|ments?)) to)\b",
     re.IGNORECASE,
 )
 """The words of a sentence in which something moves that speaks neither for nor against an investment."""
@@ -126,7 +133,8 @@ SUMMARY = {
     rf"{_OPENING}(?<!cost of )(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
     "profit": rf"{_AMOUNT}{_OPENING}(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
     "cash": rf"{_MONEY}.{{0,60}}?\b(?:cash|debt)\b",
-    "customers": r"(?=.*\d).{0,200}?\b(?:customers?|members|memberships|subscribers|users|clients)\b",
+    "customers": r".{0,200}?\d (?:(?:thousand|million|billion) )?(?:[\w’'-]+ ){0,3}"
+    r"(?:customers?|members|memberships|subscribers|users|clients)\b",
 }
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
 
@@ -146,7 +154,7 @@ ALIKE = 0.6
 """The share of its words that a sentence of a summary may have in common with another one."""
 
 _MEASURES = {
-    "revenue": re.compile(r"revenue|sales"),
+    "revenue": re.compile(r"(?:operating )?revenue|sales"),
     "profit": re.compile(r"operating (?:income|loss|profit)|income|loss|ebitda"),
 }
 """The measures of a table of results that a summary has if no sentence says them."""
@@ -348,8 +356,10 @@ def speaks_against(sentence: str) -> bool | None:
     (False, True, None)
     >>> speaks_against("Exchange rates decreased our expenses."), speaks_against("Net income fell.")
     (False, True)
+    >>> speaks_against("Other income (expense) increased."), speaks_against("We expect growing sales and cost savings.")
+    (False, False)
     """
-    said = sentence[:LEADING]
+    said = sentence[:LEADING].replace("income (expense)", "income")
     if _VAGUE.search(sentence) or _NO_SIDE.search(said) or (_UP.search(said) and _DOWN.search(said)):
         return None
     if _GOOD.search(said) or _BAD.search(said):
@@ -399,7 +409,7 @@ def _weight(part: str, is_risk: bool) -> float:
     if not part:
         return 1.0
     if is_risk:
-        return 1.5 if part == "1A" else 0.6
+        return RISKS.get(part, 0.6)
     return PARTS.get(part, 0.3)
 
 
@@ -419,13 +429,24 @@ def _score(sentence: str, passage: Passage, about: set[str], company: str, vague
     substance = min(len(known), 3) * 0.25 + min(figures, 2) * 0.5
     substance += 0.25 if company.casefold() in sentence.casefold() else 0.0
     substance += PRODUCTS if _PRODUCT in about and named(sentence, company) else 0.0
-    alone = 0.5 if _LEANS.match(sentence) else 1.0
+    alone = 0.5 if _LEANS.match(sentence) or _is_of_a_group(sentence, passage.text) else 1.0
     return (
         (vague if _VAGUE.search(sentence) else 1.0)
         * alone
         * (shared + 1.5 * headed + substance)
         / math.sqrt(1 + len(own) / 12)
     )
+
+
+def _is_of_a_group(sentence: str, text: str) -> bool:
+    """Return whether a sentence is about the group that its paragraph begins with, and does not name it.
+
+    >>> text = "Bulk – Bulk is grain. Volumes fell by 1 %. Volumes of bulk fell."
+    >>> [_is_of_a_group(sentence, text) for sentence in sentences(text)]
+    [False, True, False]
+    """
+    group = _GROUP.match(text)
+    return group is not None and not {*stems(group[1])} & {*stems(sentence)}
 
 
 Scored = tuple[float, int, Finding]
@@ -464,7 +485,7 @@ def _summed(left: dict[str, list[Scored]], company: str) -> list[tuple[str, Scor
         fitting = [
             (name, each) for name in names for each in room.get(name, [])[:among]
             if len(room[name]) - counts[name] > ENOUGH and re.match(form, each[2].sentence, re.IGNORECASE)
-            and (name in risks or not (form and _VAGUE.search(each[2].sentence)))
+            and (name in risks or not (form and (_VAGUE.search(each[2].sentence) or _LEANS.match(each[2].sentence))))
             and not any(_is_alike(each, other) for _, other in found)
         ]  # fmt: skip
         if fitting and len(found) < SUMMED:

@@ -6,6 +6,7 @@ layout as well: cover pages, check boxes, lists, signatures. Only a grid of figu
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import NamedTuple
 
@@ -111,8 +112,17 @@ def _is_grid(rows: list[list[Cell]], heads: bool) -> bool:
         return False
     if heads and max(len([cell for cell in row if cell.text]) for row in rows) > 1:
         return True
+    if not heads and _are_contents(rows):
+        return False
     figures = [sum(1 for cell in row[1:] if _is_figure(cell.text)) for row in rows]
     return sum(1 for count in figures if count) >= 2 and sum(figures) >= max(2, len(rows) // 3)
+
+
+def _are_contents(rows: list[list[Cell]]) -> bool:
+    """Return whether rows are a table of contents: titles, and the numbers of pages that only rise."""
+    texts = [[cell.text for cell in row if cell.text] for row in rows]
+    pages = [int(row[1]) for row in texts if len(row) == 2 and re.fullmatch(r"\d{1,3}", row[1])]
+    return len(pages) == len(rows) > 2 and all(one <= other for one, other in itertools.pairwise(pages))
 
 
 def _is_listing(text: str) -> bool:
