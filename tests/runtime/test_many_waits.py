@@ -118,6 +118,9 @@ async def reads_per_end(children: int) -> float:
         await until_waiting(engine, session, children)
         while len(below := await engine.sessions(parent=session.id, status="waiting")) < children:
             await asyncio.sleep(0.01)
+        while any(engine.driver.drive(info.session_id) for info in below):
+            await asyncio.sleep(0.01)
+        await until_waiting(engine, session, children)  # the step has looked at each child that has stopped
         reads = store.reads()
         for number, info in enumerate(below, 1):
             await engine.session(info.session_id).send("go")
