@@ -406,9 +406,9 @@ def pause(server: Server, scale: Scale) -> list[Figure]:
         async with Engine(url, signals=False, drives="none") as engine:
             await asyncio.sleep(scale.working)
             begin = time.monotonic()
-            await engine.pause(everything=True)
+            await engine.pause_all()
             end = time.monotonic()
-            await engine.pause(everything=True, wait=True)
+            await engine.pause_all(wait=True)
             stopped = time.monotonic()
             await asyncio.sleep(scale.working)
             return end - begin, end, stopped

@@ -73,7 +73,7 @@ async def _run_here(path: Path) -> dict[str, float]:
     workloads.reached = asyncio.Event()
     begin = time.perf_counter()
     async with Engine(path, workflows=[workloads.standing]) as engine:
-        await engine.resume(SESSION)
+        await engine.session(SESSION).resume()
         await workloads.reached.wait()
         running = time.perf_counter()
     return {"running": (running - begin) * 1e3}

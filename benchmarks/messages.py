@@ -69,7 +69,7 @@ async def _talk(path: Path, turns: int) -> list[float]:
 
 async def _answer(path: Path) -> None:
     async with Engine(path, workflows=[echo], signals=False) as engine:
-        session = await engine.resume(SESSION)
+        session = await engine.session(SESSION).resume()
         print("answering", flush=True)
         await session.outcome()
         while (await session.info()).status.value != "completed":

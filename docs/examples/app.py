@@ -92,13 +92,13 @@ def event(name: str, data: dict[str, Any], number: int | None = None) -> str:
 
 @app.post("/runs/{run}/pause")
 async def pause(run: str, engine: Open, reason: Annotated[str, Body(embed=True)] = "") -> dict[str, Any]:
-    await engine.pause(run, reason=reason, wait=True)
+    await engine.session(run).pause(reason=reason, wait=True)
     return await show(run, engine)
 
 
 @app.post("/runs/{run}/resume")
 async def resume(run: str, engine: Open) -> dict[str, Any]:
-    await engine.resume(run)
+    await engine.session(run).resume()
     return await show(run, engine)
 
 

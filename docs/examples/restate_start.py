@@ -12,7 +12,7 @@ from pausepoint import Engine
 async def main(session_id: str, task: str, ingress: str) -> None:
     async with Engine(drives="none") as engine:
         await engine.start(agent, session_id=session_id, task=task, paused=True)
-        await engine.resume(session_id, here=False)
+        await engine.session(session_id).resume(here=False)
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{ingress}") as restate:
         (await restate.post(f"/pausepoint/{session_id}/drive/send")).raise_for_status()
     print(session_id, "is on its way")

@@ -95,7 +95,7 @@ class Desk:
 
     async def resume(self, **options: Any) -> Outcome[MemoState]:
         async with self.engine() as engine:
-            session = await engine.resume("s1", **options)
+            session = await engine.session("s1").resume(**options)
             return await session.outcome()
 
     def file(self, path: str) -> Path:

@@ -55,7 +55,7 @@ def run(
 
 
 def go_on(engine: BlockingEngine, session_id: str = "s1") -> SessionDocument:
-    engine.resume(session_id).outcome()
+    engine.session(session_id).resume().outcome()
     return sessions.document(engine, session_id)
 
 

@@ -236,7 +236,7 @@ class Frozen:
         until(lambda: len(pids(folder)) == 2 and self.count > 2)
         if everything:
             with Engine(self.devs.store, drives="none") as engine:
-                engine.pause(everything=True, freeze=True, wait=True)
+                engine.pause_all(freeze=True, wait=True)
         else:
             assert "plan is paused" in self.devs.run("pause", "plan.json", "--freeze", "--wait")
         until(lambda: all(state(pid) == "T" for pid in pids(folder)))
@@ -257,7 +257,7 @@ def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     until(lambda: "This process stays with the commands of: x." in frozen.devs.all_said)
     with Engine(frozen.devs.store, drives="none") as engine:
         engine.lift_pause() if everything else None
-        engine.resume("plan", here=False)
+        engine.session("plan").resume(here=False)
     until(lambda: frozen.count > before + 2)
     (tmp_path / "work" / "stop").touch()
     frozen.devs.ends(frozen.child, 0)

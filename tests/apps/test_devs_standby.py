@@ -66,7 +66,7 @@ def resume_by(devs: Devs, way: str) -> str:
 
         async def resume() -> None:  # what the server does without the run's code
             async with Engine(devs.store, drives="none", signals=False) as engine:
-                await engine.resume("plan", by="ann", here=False)
+                await engine.session("plan").resume(by="ann", here=False)
 
         asyncio.run(resume())
         return ""
@@ -234,7 +234,7 @@ async def test_a_resume_right_after_the_pause_waits_until_the_process_stands_by(
     fcntl.flock(lock, fcntl.LOCK_EX)
     async with Engine(tmp_path / "s.db", drives="asked") as engine, Engine(tmp_path / "s.db", signals=False) as other:
         run = Orchestrator(engine, "plan", nobody)
-        await other.pause(everything=True)
+        await other.pause_all()
         await run.start(plan.tasks)
         looking = asyncio.ensure_future(standing_by(other, plan))
         await asyncio.sleep(0.05)

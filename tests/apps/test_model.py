@@ -82,7 +82,7 @@ def judged(workflow: Workflow[Paper] = PAPER, store: Path | str = ":memory:") ->
 def resumed(store: Path) -> Outcome[Paper]:
     async def run() -> Outcome[Paper]:
         async with Engine(store, workflows=[PAPER]) as engine:
-            session = await engine.resume("mine")
+            session = await engine.session("mine").resume()
             return await session.outcome()
 
     return asyncio.run(run())
@@ -216,7 +216,7 @@ def test_a_visit_that_began_without_a_model_ends_without_one(
 
     async def run() -> Outcome[Any]:
         async with Engine(store, workflows=[workflow]) as engine:
-            return await (await engine.resume("mine")).outcome()
+            return await (await engine.session("mine").resume()).outcome()
 
     assert asyncio.run(run()).state.by == "counting"
     assert server.requests == []

@@ -200,7 +200,7 @@ def test_a_server_that_drives_nothing_keeps_marks_for_the_planner(tmp_path: Path
         assert status(mark(http, first["id"]), first["id"]) == "done"
         assert status(mark(http, second["id"]), second["id"]) == "done"
     with Engine(tmp_path / "store.db", workflows=[planner], create=False) as engine:
-        outcome = engine.resume("spring").outcome()
+        outcome = engine.session("spring").resume().outcome()
     assert outcome.state.status == "completed"
     assert {each.row_id for each in outcome.state.user_inputs.progress} == {first["id"], second["id"]}
 

@@ -73,7 +73,7 @@ def test_a_session_in_the_wrong_stage_goes_nowhere_and_keeps_its_state(engine: B
     session.outcome()
     engine.session("s1").edit({"status": "planning"})
     before = sessions.state_of(engine, "s1")
-    outcome = engine.resume("s1").outcome()
+    outcome = engine.session("s1").resume().outcome()
     assert outcome.status == "failed"
     assert outcome.failure is not None
     assert "A session cannot go from 'planning' to 'ingesting'" in outcome.failure.message
@@ -268,7 +268,7 @@ def test_a_moved_date_makes_one_more_plan_and_the_others_stay_readable(
 def test_a_date_can_be_moved_wherever_the_session_stands(engine: BlockingEngine, stands_at: str) -> None:
     engine.start(planner, sessions.starting(INPUTS, FILES), session_id="s1", paused=True)
     if stands_at != "nowhere":
-        engine.resume("s1", until=stands_at).outcome()
+        engine.session("s1").resume(until=stands_at).outcome()
     sessions.replan(engine, "s1", midterms={"hist": date(2030, 3, 2)})
     document = go_on(engine)
     assert (document.status, document.planning_state.last_midterm_date) == ("completed", date(2030, 3, 2))

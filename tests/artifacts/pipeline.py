@@ -143,7 +143,7 @@ class Desk:
 
     async def resume(self, **options: Any) -> Outcome[Memo]:
         async with self.engine() as engine:
-            session: Session[Memo] = await engine.resume("s1", **options)
+            session: Session[Memo] = await engine.session("s1").resume(**options)
             return await session.outcome()
 
     async def ask(self, what: Callable[[Engine], Any]) -> Any:

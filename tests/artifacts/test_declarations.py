@@ -253,7 +253,7 @@ async def test_fields_that_grow_are_kept_and_redone_as_they_grew(tmp_path: Path)
     assert calls.taken() == ["two"]
     (tmp_path / "out" / "one.json").write_text('{"one": "edited"}')
     async with Engine(tmp_path / "hold.db", workflows=[flow], signals=False) as engine:
-        session = await engine.resume("s1", edits="accept")
+        session = await engine.session("s1").resume(edits="accept")
         outcome = await session.outcome()
     assert (outcome.state.heap, outcome.state.total) == ({"one": "edited", "two": "2"}, "2,edited")
     assert calls.taken() == []

@@ -79,14 +79,14 @@ async def test_a_resume_that_changes_nothing_reads_each_artifact_once_and_thread
     monkeypatch.setattr(ArtifactFolder, "read", counted)
     async with Engine(tmp_path / "a.db", hold=0) as engine:
         await (await engine.start(book, session_id="b", folder=tmp_path / "out")).outcome()
-        await engine.pause("b")
+        await engine.session("b").pause()
     assert len(list((tmp_path / "out" / "chapters").iterdir())) == 60
     assert len(started) < 30, started
     started.clear()
     reads.clear()
     async with Engine(tmp_path / "a.db", workflows=[book], hold=0) as engine:
         await engine.session("b").send("good")
-        assert (await (await engine.resume("b")).outcome()).state.verdict == "good"
+        assert (await (await engine.session("b").resume()).outcome()).state.verdict == "good"
     chapters = {path: count for path, count in reads.items() if path.startswith("chapters/")}
     assert (len(chapters), set(chapters.values())) == (60, {1})
     assert len(started) < 30, started
@@ -162,9 +162,9 @@ async def test_an_empty_folder_is_not_taken_for_one_whose_files_are_missing_and_
     desk.folder.mkdir()
     async with desk.engine() as engine:
         with pytest.raises(FolderRefused, match=r"missing or empty: .*/output. Put it back, .* restore\(\)"):
-            await engine.resume("s1")
+            await engine.session("s1").resume()
         assert sorted(await engine.session("s1").restore()) == sorted(FILES)
-        await engine.resume("s1")
+        await engine.session("s1").resume()
     assert calls.taken() == []
     assert {path: desk.file(path).read_bytes() for path in FILES} == content
     assert detect(desk.folder, memo).complete, "the completion records are there again too"
@@ -192,7 +192,7 @@ async def test_who_takes_a_session_up_does_not_begin_its_folder_anew(tmp_path: P
             await engine.session("s1").outcome()
         assert not folder.exists()
         (tmp_path / "elsewhere").rename(folder)
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
     assert outcome.state.second == "yes"
 
 
@@ -369,7 +369,7 @@ async def test_an_entry_is_known_by_its_name_whatever_the_fields_in_the_path_are
     async with Engine(tmp_path / "hold.db", workflows=[workflow], signals=False) as engine:
         await (await engine.start(workflow, session_id="s1", folder=tmp_path / "output")).outcome()
         (tmp_path / "output" / "A-B-e-f.md").unlink()
-        await (await engine.resume("s1")).outcome()
+        await (await engine.session("s1").resume()).outcome()
     shutil.rmtree(tmp_path / "output" / OWN)
     async with Engine(tmp_path / "other.db", signals=False) as engine:
         rebuilt: Any = await engine.session(

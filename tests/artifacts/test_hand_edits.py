@@ -154,9 +154,9 @@ async def test_an_edit_that_was_adopted_is_named_when_another_adoption_makes_its
         await engine.session("s1").adopt([TEAM], by="ada")
         await engine.session("s1").adopt(["1-research.json"], by="bo")
         with pytest.raises(UndecidedEdits) as refused:
-            await engine.resume("s1")
+            await engine.session("s1").resume()
         assert (refused.value.paths, refused.value.replaced) == ([], [TEAM])
-        await (await engine.resume("s1", edits="accept")).outcome()
+        await (await engine.session("s1").resume(edits="accept")).outcome()
     assert len(await set_aside(desk)) == 1
 
 
@@ -176,7 +176,7 @@ async def test_an_accepted_edit_of_a_file_that_is_no_longer_published_is_named_t
     await with_accepted_edit(desk)
     async with desk.engine() as engine:
         await engine.session("s1").edit(outline=["01-intro"])
-        await (await engine.resume("s1", rerun="draft")).outcome()
+        await (await engine.session("s1").resume(rerun="draft")).outcome()
     assert not desk.file(TEAM).exists()
     said = f"{TEAM} is no longer published; its accepted edit is kept in {desk.folder}/{KEPT}"
     assert await set_aside(desk) == [said]

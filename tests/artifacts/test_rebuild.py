@@ -146,7 +146,7 @@ async def test_an_edit_of_the_state_that_a_step_has_read_is_in_the_folder_too(tm
     await stopped_after(desk, "draft")
     async with desk.engine() as engine:
         await engine.session("s1").edit(company="Moss")
-        outcome = await (await engine.resume("s1", until="header")).outcome()
+        outcome = await (await engine.session("s1").resume(until="header")).outcome()
     async with desk.engine("other.db") as engine:
         session = await engine.rebuild(desk.folder, rated)
         assert await session.state() == outcome.state
@@ -375,7 +375,7 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
     listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
     newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
     async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
-        outcome = await (await engine.resume("s1", until="header")).outcome()
+        outcome = await (await engine.session("s1").resume(until="header")).outcome()
     assert outcome.state.region == "Sussex"
     calls.taken()
     async with Engine(desk.path / "newer.db", workflows=[newer], signals=False) as engine:
@@ -477,11 +477,11 @@ async def test_steps_and_fields_that_are_called_otherwise_now_are_still_known_by
     )  # fmt: skip
     async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
         await engine.session("s1").rewind("finalize")
-        await (await engine.resume("s1")).outcome()
+        await (await engine.session("s1").resume()).outcome()
         assert calls.taken() == ["finalize", "rate"]
         assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}
         desk.edit_research()
-        outcome = await (await engine.resume("s1", edits="accept")).outcome()
+        outcome = await (await engine.session("s1").resume(edits="accept")).outcome()
     assert calls.taken() == ["tell", "finalize", "rate"]
     assert "grows moss" in outcome.state.memo
 

@@ -93,10 +93,10 @@ async def test_an_edit_that_a_rewind_has_left_behind_is_not_in_the_folder_any_mo
     await desk.run()
     async with desk.engine() as engine:
         await engine.session("s1").edit(score=1.0)
-        await (await engine.resume("s1")).outcome()
+        await (await engine.session("s1").resume()).outcome()
         assert (desk.folder / OWN / "edited.json").exists()
         await engine.session("s1").rewind("finalize")
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
     assert outcome.state.score is None
     await same_elsewhere(tmp_path, memo, desk.folder, outcome.state)
 

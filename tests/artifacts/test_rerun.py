@@ -26,10 +26,10 @@ async def test_an_edit_of_the_state_stays_when_a_later_redo_goes_back_further_th
 ) -> None:
     async with desk.engine() as engine:
         await engine.session("s1").edit(company="Moss")
-        await (await engine.resume("s1", rerun="finalize")).outcome()
-        outcome = await (await engine.resume("s1", rerun="research")).outcome()
+        await (await engine.session("s1").resume(rerun="finalize")).outcome()
+        outcome = await (await engine.session("s1").resume(rerun="research")).outcome()
         assert outcome.state.company == "Moss"
-        outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+        outcome = await (await engine.session("s1").resume(rerun="draft")).outcome()
     assert outcome.state.company == "Moss"
     assert calls.taken() == ["finalize", *["research", "draft", *SECTIONS, "finalize"], "draft", *SECTIONS, "finalize"]
 
@@ -40,7 +40,7 @@ async def test_a_step_that_is_to_run_again_sees_what_was_edited_since_and_others
     async with desk.engine() as engine:
         await engine.session("s1").edit(outline=["01-intro"], company="Moss")
         verdicts = {each.step: each.verdict for each in await engine.session("s1").plan(rerun="draft")}
-        outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+        outcome = await (await engine.session("s1").resume(rerun="draft")).outcome()
     assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
     assert calls.taken() == ["draft", "01-intro", "finalize"]
     assert [*outcome.state.sections] == ["01-intro"]
@@ -54,7 +54,7 @@ async def test_an_edit_of_what_a_kept_step_wrote_stays_behind_it_however_often_i
         await engine.session("s1").adopt(by="ada")
         await engine.session("s1").edit(header="# by Bo\n")
         for _ in range(2):
-            outcome = await (await engine.resume("s1", rerun="draft")).outcome()
+            outcome = await (await engine.session("s1").resume(rerun="draft")).outcome()
             assert outcome.state.header == "# by Bo\n"
             assert outcome.state.memo.startswith("# by Bo\n")
     assert "header" not in calls.taken()
@@ -173,9 +173,9 @@ async def test_another_form_stays_when_steps_before_and_behind_it_run_again(desk
     form = indent_anew(desk)
     await desk.resume()
     async with desk.engine() as engine:
-        await (await engine.resume("s1", rerun="draft")).outcome()
+        await (await engine.session("s1").resume(rerun="draft")).outcome()
         await engine.session("s1").rewind("header")
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
     assert desk.file("1-research.json").read_bytes() == form
     assert outcome.state.research[0].claim == "Fern grows ferns, call 1."
     assert calls.taken() == ["draft", *SECTIONS, "finalize", "header", "finalize"]
@@ -206,7 +206,7 @@ async def test_what_an_adopted_edit_has_made_stale_stays_stale_over_a_rewind_to_
         await engine.session("s1").adopt(by="ada")
         await engine.session("s1").rewind("finalize")
         verdicts = {each.step: each.verdict for each in await engine.session("s1").plan()}
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
     assert verdicts == {"research": "done", "draft": "next", "header": "done", "finalize": "will run"}
     assert calls.taken() == ["draft", *SECTIONS, "finalize"]
     assert "grows moss" in outcome.state.memo
@@ -218,7 +218,7 @@ async def test_files_that_a_step_does_not_leave_any_more_go_to_the_bin(desk: Des
     desk.file("2-sections/notes.md").write_text("mine\n")
     async with desk.engine() as engine:
         await engine.session("s1").edit(outline=["01-intro", "02-team"])
-        await (await engine.resume("s1", rerun="draft")).outcome()
+        await (await engine.session("s1").resume(rerun="draft")).outcome()
     sections = [path for path in in_folder(desk.folder) if path.startswith("2-")]
     assert sections == ["2-sections/01-intro.md", "2-sections/02-team.md", "2-sections/notes.md"]
     assert desk.bin() == [gone]
@@ -334,10 +334,10 @@ async def test_a_plan_says_of_what_reads_something_that_was_never_written_that_i
         plan = await engine.session("s1").plan(rerun="head")
         assert [each.verdict for each in plan] == ["done", "next", "may run"]
         assert plan["end"].why == "runs if its input header is written"
-        await (await engine.resume("s1", rerun="head")).outcome()
+        await (await engine.session("s1").resume(rerun="head")).outcome()
         assert calls.taken() == []
         await engine.session("s1").edit(company="Moss")
-        await (await engine.resume("s1", rerun="head")).outcome()
+        await (await engine.session("s1").resume(rerun="head")).outcome()
     assert calls.taken() == ["head", "end"]
 
 
@@ -351,11 +351,11 @@ async def test_of_edits_in_the_state_and_in_files_the_later_one_counts_however_f
         expected = sections | {"01-intro": "## by hand, and long enough"}
         orders: list[dict[str, Any]] = [{"edits": "accept"}, {"rerun": "finalize"}, {"rerun": "header"}]
         for options in orders:
-            outcome: Any = await (await engine.resume("s1", **options)).outcome()
+            outcome: Any = await (await engine.session("s1").resume(**options)).outcome()
             assert outcome.state.sections == expected
             assert "## by hand, and long enough## two## three" in outcome.state.memo
         await engine.session("s1").edit(sections=sections)
-        outcome = await (await engine.resume("s1", rerun=["header", "finalize"])).outcome()
+        outcome = await (await engine.session("s1").resume(rerun=["header", "finalize"])).outcome()
     assert outcome.state.sections == sections
     assert "## one## two## three" in outcome.state.memo
 

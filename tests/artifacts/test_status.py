@@ -51,7 +51,7 @@ async def test_an_edit_with_finished_readers_is_not_taken_in_without_a_decision(
         plan = await engine.session("s1").plan()
         before = (await engine.session("s1").info()).seq
         with pytest.raises(UndecidedEdits) as refused:
-            await engine.resume("s1")
+            await engine.session("s1").resume()
         assert (await engine.session("s1").info()).seq == before
     assert refused.value.paths == ["1-research.json"]
     assert refused.value.stale == ["draft", "finalize"]
@@ -343,7 +343,7 @@ async def test_an_edit_stays_when_the_session_is_rewound_to_a_later_step(desk: D
     calls.taken()
     async with desk.engine() as engine:
         await engine.session("s1").rewind("draft")
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
     assert calls.taken() == ["draft", *SECTIONS, "header", "finalize"]
     assert "grows moss" in outcome.state.memo
     assert desk.file("1-research.json").read_bytes() == edited
@@ -358,7 +358,7 @@ async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_some
     """The redoing is stopped half way, and another file is edited before it goes on."""
     desk.file("2-sections/02-team.md").unlink()
     async with desk.engine() as engine:
-        await (await engine.resume("s1", until="draft")).outcome()
+        await (await engine.session("s1").resume(until="draft")).outcome()
         assert calls.taken() == ["draft", "02-team"]
         plan = await engine.session("s1").plan()
         assert [each.verdict for each in plan] == ["done", "done", "done", "will run"]
@@ -367,7 +367,7 @@ async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_some
     async with desk.engine() as engine:
         plan = await engine.session("s1").plan()
         assert [each.verdict for each in plan] == ["done", "next", "done", "will run"]
-        outcome = await (await engine.resume("s1", edits="accept")).outcome()
+        outcome = await (await engine.session("s1").resume(edits="accept")).outcome()
     assert calls.taken() == ["draft", *SECTIONS, "finalize"], "header is still kept"
     assert "Moss" in outcome.state.memo
     assert set((await desk.states()).values()) == {"valid"}
@@ -450,7 +450,7 @@ async def test_an_exported_session_finds_its_artifacts_in_the_folder_that_the_im
         await engine.session("s1").export(desk.path / "s1.jsonl")
         await other.import_session(desk.path / "s1.jsonl", folder=desk.folder)
         assert {each.state for each in await other.session("s1").artifacts()} == {"valid"}
-        await (await other.resume("s1", rerun="header")).outcome()
+        await (await other.session("s1").resume(rerun="header")).outcome()
         assert (await other.verify()).ok
     assert calls.taken() == ["header", "finalize"]
 
@@ -533,7 +533,7 @@ async def test_an_edit_before_a_migration_is_refused_and_nothing_is_changed(desk
     async with desk.engine() as engine:
         before = (await engine.session("s1").info()).seq
         with pytest.raises(VerbRefused, match=r"this code is version 2. Migrate it before you change its artifacts"):
-            await engine.resume("s1")
+            await engine.session("s1").resume()
         assert (await engine.session("s1").info()).seq == before
 
 

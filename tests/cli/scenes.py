@@ -197,7 +197,7 @@ def healed(folder: Path) -> None:
 def cancelled(folder: Path) -> None:
     async def act(engine: Engine, job: Any, _: Any) -> None:
         await begun(engine, job, "ask")
-        await engine.cancel("ask1")
+        await engine.session("ask1").cancel()
 
     stored(project(folder), act)
 
@@ -224,12 +224,12 @@ def everything_paused(folder: Path) -> None:
 
     async def act(engine: Engine, job: Any, _: Any) -> None:
         await begun(engine, job, "fail")
-        await engine.pause("fail1")
+        await engine.session("fail1").pause()
         await begun(engine, job, "", "own", paused=True)
         for number in range(101):
             await begun(engine, job, "", f"s{number}", paused=True)
             await engine.store.unpause(f"s{number}", None, 1)
-        await engine.pause(everything=True)
+        await engine.pause_all()
 
     stored(project(folder, named=False), act)
 
@@ -335,7 +335,7 @@ def guest(folder: Path) -> None:
     async def act(engine: Engine, _: Any, __: Any) -> None:
         with suppress(Parked):
             async with engine.visit(Workflow.guest("web", state=Page), session_id="web1") as ctx:
-                await engine.pause("web1")
+                await engine.session("web1").pause()
                 await ctx.safe_point()
 
     stored(project(folder), act)

@@ -63,7 +63,7 @@ def opened(folder: Path) -> int:
 
 
 async def withdraw(engine: Engine) -> None:
-    await engine.resume("x", here=False)
+    await engine.session("x").resume(here=False)
 
 
 def pid_of(process: Process) -> str:

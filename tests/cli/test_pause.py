@@ -262,7 +262,7 @@ async def test_cancel_ends_what_nobody_drives_at_once_and_the_rest_at_its_next_s
 async def test_cancelling_twice_is_no_error(place: Path) -> None:
     async with opened(place) as engine:
         await (await engine.start(office.chat, session_id="talk")).outcome()
-        await engine.cancel("talk")
+        await engine.session("talk").cancel()
         done = await beside("cancel", "talk", "--json", cwd=place)
         assert (done.code, json.loads(done.stdout)["sessions"][0]["status"]) == (0, "cancelled")
 
@@ -332,7 +332,7 @@ def test_a_pause_can_be_withdrawn_without_the_code_and_the_command_says_what_is_
 def test_a_hint_names_the_store_that_the_command_was_given(place: Path) -> None:
     with Engine(place / "other.db") as engine:
         engine.start(office.brief, topic="otters", session_id="brief-1", paused=True)
-        engine.pause(everything=True)
+        engine.pause_all()
     for command in ("ls", "status", "doctor", "show nosuch"):
         done = run(*command.split(), "--store", "other.db", cwd=place)
         hints = re.findall(r"pausepoint (?!run --help|init)[a-z]+ [^`\n]*|pausepoint ls", done.stdout + done.stderr)

@@ -82,7 +82,7 @@ def test_show_tells_why_a_session_stands_still_and_the_way_out(zoo: Zoo, topic: 
 
 def test_the_way_out_carries_the_store_and_the_target(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
-    within(store, lambda engine: engine.pause("ada", by="bob"))
+    within(store, lambda engine: engine.session("ada").pause(by="bob"))
     text = here(tmp_path, "show", "ada", "--store", str(store)).stdout
     assert f"Resume:  pausepoint resume ada --store {store}\n" in text
 
@@ -169,7 +169,7 @@ def test_what_was_redacted_is_called_so(tmp_path: Path) -> None:
     within(store, lambda engine: engine.session("ada").send("a secret"))
 
     async def redact(engine: Engine) -> None:
-        await (await engine.resume("ada")).outcome()
+        await (await engine.session("ada").resume()).outcome()
         await engine.session("ada").redact(field="reply", value="(gone)", by="bob")
 
     within(store, redact)
@@ -304,7 +304,7 @@ def test_values_are_cut_with_their_size() -> None:
 
 def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:
     name = "Zo\u00eb \x9b31m\x7f \u202egnirts\u2066 \u2028 \ufeff"
-    within(letters(tmp_path, ada=name), lambda engine: engine.pause("ada", reason=name))
+    within(letters(tmp_path, ada=name), lambda engine: engine.session("ada").pause(reason=name))
     field = ("show", "ada", "--field", "name", "--json")
     for words in (("show", "ada", "--json"), ("events", "ada", "--jsonl"), field):
         done = run(*words, cwd=tmp_path)

@@ -27,7 +27,7 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
     store = letters(here, ada="Ada")
 
     async def write_back(engine: Engine) -> None:
-        await engine.pause("ada", reason="moving", by="ann")
+        await engine.session("ada").pause(reason="moving", by="ann")
         await engine.session("ada").send("thanks", by="ben")
 
     within(store, write_back)
@@ -42,7 +42,7 @@ def test_a_session_moves_to_another_project_with_what_it_has_not_received_yet(tm
     assert taken.stderr == "Resume:  pausepoint resume ada\n"
 
     async def go_on(engine: Engine) -> tuple[str, bool]:
-        outcome = await (await engine.resume("ada")).outcome()
+        outcome = await (await engine.session("ada").resume()).outcome()
         return outcome.state.reply, (await engine.verify()).ok
 
     assert within(there / STORE, go_on) == ("thanks", True)

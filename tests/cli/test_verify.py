@@ -335,7 +335,7 @@ def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob", eve="Eve")
 
     async def end(engine: Engine) -> None:
-        await engine.cancel("ada")
+        await engine.session("ada").cancel()
         await engine.start(letter, session_id="old", name="Old", keep_for=timedelta(0))
         await engine.session("old").outcome()
 
@@ -365,7 +365,7 @@ def test_sessions_without_a_term_go_only_when_they_have_ended_and_are_old_enough
         async with Engine(":memory:", workflows=[letter], clock=clock) as engine:
             for session_id in ("ada", "bob"):
                 await (await engine.start(letter, session_id=session_id, name=session_id)).outcome()
-            await engine.cancel("ada")
+            await engine.session("ada").cancel()
             week = timedelta(weeks=1)
             assert (await engine.gc(keep_for=week)).expired == []
             clock.advance(week)

@@ -76,7 +76,7 @@ main = program(approval)
 @main.verb()
 @click.argument("chat")
 def stop(engine: BlockingEngine, chat: str) -> str:
-    return str(engine.cancel(engine.find(chat, exact=True).session_id))
+    return str(engine.session(engine.find(chat, exact=True).session_id).cancel())
 
 main()
 """

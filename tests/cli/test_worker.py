@@ -133,9 +133,9 @@ def test_a_pause_that_comes_between_the_look_and_the_pick_up_stays(
         looks += 1
         async with Engine(desk.store) as operator:
             for session_id in ("one", "two") if not everything else ():
-                await operator.pause(session_id, by="ann")
+                await operator.session(session_id).pause(by="ann")
             if everything:
-                await operator.pause(everything=True, by="ann")
+                await operator.pause_all(by="ann")
         return await take(store, *given)
 
     monkeypatch.setattr(SqliteStore, "take", pause_then_take)

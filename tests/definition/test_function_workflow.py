@@ -109,7 +109,7 @@ async def test_a_resume_repeats_no_operation_and_a_plan_counts_them(tmp_path: Pa
         assert "1 operation is remembered" in str((await session.plan())["asks"].why)
     async with Engine(tmp_path / "s.db", workflows=[asks]) as engine:
         await engine.answer((await engine.questions())[0].id, 5)
-        assert (await (await engine.resume("s")).outcome()).result == 9
+        assert (await (await engine.session("s").resume()).outcome()).result == 9
     assert ran == [4]
 
 
@@ -127,7 +127,9 @@ async def test_without_a_result_the_error_says_why_and_what_to_do() -> None:
             print(failed.result)
         assert (found.value.session_id, found.value.status) == ("f", "failed")
         paused = await engine.start(plain, topic="x", session_id="p", paused=True, reason="lunch")
-        with pytest.raises(NotFinished, match=r"'p' is paused: lunch. Continue it with engine.resume\('p'\)"):
+        with pytest.raises(
+            NotFinished, match=r"'p' is paused: lunch. Continue it with engine.session\('p'\)\.resume\(\)"
+        ):
             print((await paused.outcome()).result)
         await paused.cancel()
         with pytest.raises(NotFinished, match=r"was cancelled and has no result. Rewind it to a step, fork it"):
@@ -145,9 +147,9 @@ async def test_the_way_to_the_result_works_for_a_spent_budget_and_a_message() ->
 
     async with Engine(":memory:") as engine:
         session = await engine.start(pays, session_id="p", budget=Budget(tokens=15))
-        with pytest.raises(NotFinished, match=r"Continue it with engine\.resume\('p', budget=…\)"):
+        with pytest.raises(NotFinished, match=r"Continue it with engine\.session\('p'\)\.resume\(budget=…\)"):
             print((await session.outcome()).result)
-        await engine.resume("p", budget=Budget(tokens=90))
+        await engine.session("p").resume(budget=Budget(tokens=90))
         with pytest.raises(NotFinished, match=r"waits for a message or a child.*engine\.session\('p'\)\.send\(…\)"):
             print((await session.outcome()).result)
         await engine.session("p").send("done")
@@ -262,10 +264,10 @@ async def test_a_parked_session_survives_a_new_parameter_and_a_migration(tmp_pat
         for session_id in ("a", "b"):
             await engine.start(paper, topic="ink", session_id=session_id, paused=True)
     async with Engine(path, workflows=[workflow(name="paper")(second)]) as engine:
-        assert (await (await engine.resume("a")).outcome()).result == "ink, plain"
+        assert (await (await engine.session("a").resume()).outcome()).result == "ink, plain"
     newest = workflow(name="paper", version=2, migrations=[renamed])(third)
     async with Engine(path, workflows=[newest]) as engine:
-        assert (await (await engine.resume("b")).outcome()).result == "about ink"
+        assert (await (await engine.session("b").resume()).outcome()).result == "about ink"
 
 
 @pytest.mark.parametrize(

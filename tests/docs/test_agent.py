@@ -127,13 +127,13 @@ def test_only_a_resume_continues_a_paused_agent(tmp_path: Path, undisturbed: Tri
     with folder.running(*PAUSEPOINT, *START) as program:
         program.until(FIND)
         with folder.desk() as desk:
-            assert desk.pause("trip", reason="lunch")[0].status == "pausing"
+            assert desk.session("trip").pause(reason="lunch")[0].status == "pausing"
         gate.touch()
         assert any("lunch" in line for line in program.lines())
     assert trip(folder).operations == 2  # the model, and the tool that was in progress
     command(folder, *RESUME)
     with folder.desk() as desk:
-        desk.pause("trip", reason="more lunch")
+        desk.session("trip").pause(reason="more lunch")
     answer(folder, True)
     paused = trip(folder)
     assert (paused.status, paused.bookings) == ("paused", [])

@@ -318,7 +318,7 @@ async def waited() -> list[Event]:
         await session.outcome()
         for info in await session.children():
             if info.status is Status.PAUSED:
-                await engine.cancel(info.session_id)
+                await engine.session(info.session_id).cancel()
         await session.outcome()
         return await _followed(session.events())
 
@@ -565,7 +565,7 @@ def test_a_backup_made_with_vacuum_into_is_a_whole_store(tmp_path: Path) -> None
 
     async def restore() -> Any:
         async with Engine(backup, workflows=[COUNTING]) as engine:
-            return await (await engine.resume("kept")).outcome()
+            return await (await engine.session("kept").resume()).outcome()
 
     assert "VACUUM INTO" in section(STORE, "Backups")
     asyncio.run(make())

@@ -77,7 +77,7 @@ def test_an_edited_cell_continues_the_session_in_the_same_kernel(tmp_path: Path)
 @pytest.mark.long
 def test_a_renamed_step_pauses_the_session_and_the_way_out_that_it_names_works(tmp_path: Path) -> None:
     edited = cell("workflow", RENAMED)
-    accepted = cell("resume", ('engine.resume("octopus")', 'engine.resume("octopus", code="accept")'))
+    accepted = cell("resume", ('engine.session("octopus").resume()', 'engine.session("octopus").resume(code="accept")'))
     lines = printed(
         tmp_path, [cell("imports"), cell("workflow"), cell("pause"), edited, cell("resume"), accepted]
     )  # fmt: skip

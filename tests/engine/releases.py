@@ -48,7 +48,7 @@ async def stored(path: Path, workflow: Workflow[Any], **options: Any) -> None:
 
 
 async def resumed(engine: Engine, **options: Any) -> Session[Any]:
-    session = await engine.resume("m-1", **options)
+    session = await engine.session("m-1").resume(**options)
     await session.outcome()
     return session
 

@@ -230,7 +230,7 @@ async def cell():
             session.outcome()
         except KeyboardInterrupt:
             say(session.status().value)
-            say(session.pause("lunch").value)
+            say(session.pause("lunch")[0].status.value)
             again.append(1)
             say(session.outcome().status.value)
 again = []

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from pausepoint import Budget, Context, Engine, Status, Workflow, step
 from pausepoint.clock import SystemClock
-from pausepoint.engine import bulk, bulk_run
+from pausepoint.engine import bulk_run, selection
 from pausepoint.errors import CallRefused
 from pausepoint.model.bulk import BulkProgress, BulkReport
 from pausepoint.model.sessions import Filter
@@ -94,7 +94,7 @@ async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again
         await engine.start(batch, session_id="other", number=0)
         await engine.session("other").outcome()
         world.broken = {4, 8}
-        report = await engine.resume(status="failed", tag="night", by="ann", jobs=3)
+        report = await engine.select(status="failed", tag="night").resume(by="ann", jobs=3)
         assert (len(report.done), report.skipped, report.left, report.total) == (13, (), 0, 15)
         assert {item.status for item in report.done} == {C}
         assert [(each.session_id, each.status, each.reason) for each in sorted(report.failed, key=str)] == [
@@ -107,7 +107,7 @@ async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again
             event async for event in engine.session("batch-0002").events() if event.event_type == "session.resumed"
         ]
         assert [event.data["by"] for event in resumed] == ["ann"]
-        again = await engine.resume(status=[F], workflow="batch")
+        again = await engine.select(status=[F], workflow="batch").resume()
         assert sorted(ids(again.done + again.failed)) == ["batch-0004", "batch-0008", "other"]
 
 
@@ -133,7 +133,7 @@ async def test_no_more_sessions_than_jobs_run_at_a_time(store: Any, world: World
         together.clear()
         world.broken, world.most = set(), 0
         seen: list[BulkProgress] = []
-        report = await engine.resume(failed=True, jobs=4, on_progress=seen.append)
+        report = await engine.select(failed=True).resume(jobs=4, on_progress=seen.append)
         assert (len(report.done), world.most) == (12, 4)
         assert (seen[0].total, seen[0].item, seen[0].left) == (12, None, 12)
         assert [each.left for each in seen if each.item is not None] == list(range(11, -1, -1))
@@ -154,13 +154,13 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
         while (await engine.session("napping").info()).status is not Status.SLEEPING:
             await asyncio.sleep(0.001)
         await engine.start(listening, session_id="gone", tags="x")
-        await engine.cancel("gone")
+        await engine.session("gone").cancel()
         with pytest.raises(KeyError):
             async with engine.visit(AGENT, session_id="guest", tags="x"):
                 raise KeyError
         await engine.start(listening, session_id="stopped", tags="x", paused=True)
         before = {info.session_id: info.seq for info in await engine.sessions()}
-        dry = await engine.resume(tag="x", dry_run=True)
+        dry = await engine.select(tag="x").resume(dry_run=True)
         assert (dry.dry_run, sorted(ids(dry.done))) == (True, ["batch-0000", "stopped"])
         wakes = (await engine.session("napping").info()).wakes_at
         assert reasons(dry) == {
@@ -170,14 +170,14 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
         }
         assert {info.session_id: info.seq for info in await engine.sessions()} == before, "a dry run changes nothing"
         world.broken = set()
-        report = await engine.resume(tag="x")
+        report = await engine.select(tag="x").resume()
         assert sorted(ids(report.done)) == ["batch-0000", "stopped"]
         assert reasons(report) == reasons(dry)
         assert {item.session_id: item.status for item in report.done} == {"batch-0000": C, "stopped": Status.WAITING}
-        ended = await engine.resume(tag="x", status=["completed", "cancelled"])
+        ended = await engine.select(tag="x", status=["completed", "cancelled"]).resume()
         assert set(reasons(ended).values()) == {"It has completed.", "It was cancelled."}
         assert len(ended.skipped) == 3
-        awake = await engine.resume(status="sleeping", wake=True)
+        awake = await engine.select(status="sleeping").resume(wake=True)
         assert [(item.session_id, item.status) for item in awake.done] == [("napping", C)]
 
 
@@ -185,9 +185,9 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
 async def test_a_paused_guest_gets_its_pause_withdrawn(store: Any) -> None:
     async with Engine(store(), workflows=[AGENT]) as engine:
         async with engine.visit(AGENT, session_id="guest", tags="x"):
-            paused = await engine.pause(tag="x")
+            paused = await engine.select(tag="x").pause()
             assert ids(paused.done) == ["guest"]
-            report = await engine.resume(tag="x", status=("paused", "pausing"))
+            report = await engine.select(tag="x", status=("paused", "pausing")).resume()
             assert (ids(report.done), report.failed) == (["guest"], ())
         assert (await engine.session("guest").info()).status is C
 
@@ -200,17 +200,17 @@ async def test_a_child_is_left_to_its_parent_if_both_match(store: Any) -> None:
         [child] = await session.children()
         await engine.start(listening, session_id="alone", tags="y")
         await engine.session("alone").outcome()
-        dry = await engine.pause(tag="x", dry_run=True)
+        dry = await engine.select(tag="x").pause(dry_run=True)
         assert (ids(dry.done), dry.total) == (["top"], 1)
-        report = await engine.pause(tag="x", reason="lunch")
+        report = await engine.select(tag="x").pause(reason="lunch")
         assert (ids(report.done), report.total) == (["top"], 1)
         assert (await engine.session(child.session_id).info()).status is P
         [pause] = await engine.session(child.session_id).pauses()
         assert pause.reason == "lunch"
-        resumed = await engine.resume(status="paused")
+        resumed = await engine.select(status="paused").resume()
         assert (ids(resumed.done), resumed.total) == (["top"], 1)
         assert (await engine.session(child.session_id).info()).status is Status.WAITING
-        ended = await engine.cancel(workflow="listening")
+        ended = await engine.select(workflow="listening").cancel()
         assert sorted(ids(ended.done)) == sorted([child.session_id, "alone"]), "its parent does not match"
         assert {item.status for item in ended.done} == {Status.CANCELLED}
 
@@ -227,7 +227,7 @@ async def test_one_session_that_cannot_be_resumed_does_not_stop_the_others(tmp_p
     connection.close()
     world.broken = set()
     async with Engine(tmp_path / "s.db", workflows=[batch]) as engine:
-        report = await engine.resume(status="failed")
+        report = await engine.select(status="failed").resume()
         assert sorted(ids(report.done)) == ["batch-0000", "batch-0002"]
         told = {str(item.session_id): item.reason for item in report.failed}
         assert sorted(told) == ["batch-0001", "stranger-0000"]
@@ -247,10 +247,10 @@ async def test_a_session_that_someone_changed_meanwhile_is_left_alone(store: Any
         def meddle(progress: BulkProgress) -> None:
             if progress.item is None:
                 for n in (2, 3):
-                    tasks.append(asyncio.ensure_future(engine.pause(f"batch-000{n}", reason="not this one")))
+                    tasks.append(asyncio.ensure_future(engine.session(f"batch-000{n}").pause(reason="not this one")))
 
         tasks: list[asyncio.Future[Any]] = []
-        report = await engine.resume(status="failed", jobs=1, on_progress=meddle)
+        report = await engine.select(status="failed").resume(jobs=1, on_progress=meddle)
         assert ids(report.done) == ["batch-0000", "batch-0001"]
         await asyncio.gather(*tasks)
         assert reasons(report) == dict.fromkeys(["batch-0002", "batch-0003"], bulk_run.CHANGED)
@@ -263,7 +263,7 @@ async def test_a_new_budget_is_for_each_session(store: Any, world: World) -> Non
     async with Engine(store()) as engine:
         await ran_batch(engine, 2)
         world.broken = set()
-        await engine.resume(status="failed", budget=Budget(usd=2))
+        await engine.select(status="failed").resume(budget=Budget(usd=2))
         assert {info.budget_usd for info in await engine.sessions()} == {2}
 
 
@@ -284,7 +284,7 @@ async def test_a_caller_who_gives_up_leaves_the_rest_as_it_was(store: Any, world
     async with Engine(store()) as engine:
         await ran_batch(engine, 5, slowly)
         world.broken = set()
-        work = asyncio.ensure_future(engine.resume(status="failed", jobs=2))
+        work = asyncio.ensure_future(engine.select(status="failed").resume(jobs=2))
         await began.wait()
         while len(engine.running) < 2:
             await asyncio.sleep(0)
@@ -310,12 +310,12 @@ async def test_an_engine_that_is_closed_meanwhile_reports_what_is_left(store: An
             if progress.done == 2:
                 closing.append(asyncio.ensure_future(engine.close()))
 
-        reports.append(await engine.resume(status="failed", jobs=1, on_progress=close))
+        reports.append(await engine.select(status="failed").resume(jobs=1, on_progress=close))
         await asyncio.gather(*closing)
     assert 2 <= len(reports[0].done) < 6
     assert reports[0].left == 6 - len(reports[0].done)
     async with Engine(store(), workflows=[batch]) as engine:
-        rest = await engine.resume(status=("failed", "ready"))
+        rest = await engine.select(status=("failed", "ready")).resume()
         assert len(rest.done) == reports[0].left
         assert set(world.ran.values()) == {1}
 
@@ -332,8 +332,8 @@ async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(sto
     world.broken = set()
     async with Engine(store(), workflows=[batch]) as worker, Engine(store(), drives="none") as front:
         with pytest.raises(CallRefused, match="resume"):
-            await front.resume(workflow="batch")
-        report = await front.resume(workflow="batch", here=False, by="ann")
+            await front.select(workflow="batch").resume()
+        report = await front.select(workflow="batch").resume(here=False, by="ann")
         assert (len(report.done), report.failed, report.unattended) == (4, (), ())
         while (await front.tally()).get(("batch", C)) != 4:
             await asyncio.sleep(0.01)
@@ -346,7 +346,7 @@ async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(sto
 
 @on_loop
 async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bulk, "PICK_UP", 0.05)
+    monkeypatch.setattr(selection, "PICK_UP", 0.05)
     world.broken = {0, 1}
     async with Engine(store()) as engine:
         await ran_batch(engine, 2)
@@ -354,7 +354,7 @@ async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monke
         assert (await session.outcome()).status is P
         (first,) = await session.pauses()
     async with Engine(store(), drives="none") as front:
-        report = await front.resume(workflow="batch", here=False)
+        report = await front.select(workflow="batch").resume(here=False)
         assert report.unattended == ("batch",)
         assert {item.session_id: item.status for item in report.done} == dict.fromkeys(
             ["batch-0000", "batch-0001", "broke"], Status.READY
@@ -367,7 +367,7 @@ async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monke
             await asyncio.sleep(0.01)
         (again,) = await engine.session("broke").pauses()
         assert (again.kind, again.id != first.id) == ("budget", True)
-        assert (await engine.resume(ids=["broke"], budget=Budget(operations=9), here=False)).done
+        assert (await engine.select(ids=["broke"]).resume(budget=Budget(operations=9), here=False)).done
         while (await engine.tally()) != {("batch", C): 3}:
             await asyncio.sleep(0.01)
 
@@ -392,7 +392,7 @@ async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(
 
         await engine.start(Workflow("working", state=Note, steps=[work, work_on]), session_id="work", owner="ann")
         await began.wait()
-        pausing = asyncio.ensure_future(engine.pause(owner="ann", wait=True))
+        pausing = asyncio.ensure_future(engine.select(owner="ann").pause(wait=True))
         while (await engine.session("work").info()).status is not Status.PAUSING:
             await asyncio.sleep(0)
         gate.set()
@@ -401,7 +401,7 @@ async def test_a_bulk_pause_leaves_failed_sessions_alone_and_waits_for_the_rest(
         assert (await engine.session("work").info()).status is P, "the call has waited for its step"
         skipped = {"batch-0000": "It has failed, so it does not run."}
         assert reasons(report) == skipped
-        again = await engine.pause(owner="ann", status=("failed", "waiting"))
+        again = await engine.select(owner="ann", status=("failed", "waiting")).pause()
         assert (again.done, reasons(again)) == ((), skipped)
         assert (await engine.session("batch-0000").info()).status is F
 
@@ -413,7 +413,7 @@ async def test_a_bulk_pause_stores_the_pause_of_a_damaged_session(tmp_path: Path
             await (await engine.start(listening, session_id=name, owner="ann")).outcome()
         connection = apsw.Connection(str(tmp_path / "s.db"))
         connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'a'")
-        report = await engine.pause(owner="ann")
+        report = await engine.select(owner="ann").pause()
         assert (ids(report.done), ids(report.failed)) == (["b"], ["a"])
         assert report.failed[0].reason.startswith("It is damaged, but the pause is stored. ")
         asked = connection.execute("SELECT session_id, pause_requested FROM sessions ORDER BY 1").fetchall()
@@ -434,7 +434,7 @@ async def test_sessions_are_chosen_by_the_time_of_their_last_update(store: Any) 
         middle = datetime.fromtimestamp(began / 1e6, UTC) + timedelta(minutes=59)
         later = middle + timedelta(minutes=2)
         assert sum((await engine.tally(since=middle, until=later)).values()) == 1
-        assert ids((await engine.cancel(since=middle, until=later)).done) == ["middle"]
+        assert ids((await engine.select(since=middle, until=later).cancel()).done) == ["middle"]
         with pytest.raises(ValueError, match="since must be a datetime with a time zone, or a timedelta"):
             await engine.sessions(since=datetime(2026, 1, 1))
 
@@ -443,28 +443,37 @@ async def test_sessions_are_chosen_by_the_time_of_their_last_update(store: Any) 
 async def test_verbs_say_what_they_need(store: Any) -> None:
     async with Engine(store()) as engine:
         anything: Any = engine
-        for verb in (anything.resume, anything.pause, anything.cancel):
-            with pytest.raises(ValueError, match=f"which sessions to {verb.__name__}. Pass a session id, or at least"):
-                await verb()
-            with pytest.raises(ValueError, match="status names no status"):
-                await verb(status=[])
-            with pytest.raises(ValueError, match=r"'fialed' is not a status\. Did you mean 'failed'"):
-                await verb(status="fialed")
-            with pytest.raises(ValueError, match=r"tag= cannot be combined with a session id"):
-                await verb("one", tag="x")
-            report = await verb(tag="nobody")
-            assert (report.total, report.verb) == (0, verb.__name__)
-        for wrong, said in (
-            ({"tag": "x", "steal": True}, "steal and rerun are for one session"),
-            ({"tag": "x", "until": "review"}, "names a step"),
-            ({"tag": "x", "jobs": 0}, "jobs must be"),
-            ({"tag": "x", "code": "yes"}, "code must be"),
-            ({"tag": "x", "here": False, "wake": True}, "here=False only closes pauses"),
+        for filters, said in (
+            ({}, "which sessions to select. Pass at least one of ids="),
+            ({"status": []}, "status names no status"),
+            ({"status": "fialed"}, r"'fialed' is not a status\. Did you mean 'failed'"),
         ):
             with pytest.raises(ValueError, match=said):
-                await anything.resume(**wrong)
+                anything.select(**filters)
+        for verb in ("resume", "pause", "cancel"):
+            report = await getattr(engine.select(tag="nobody"), verb)()
+            assert (report.total, report.verb) == (0, verb)
+        tagged: Any = engine.select(tag="x")
+        assert repr(tagged) == "Selection(tag='x')"
+        for wrong, said in (
+            ({"jobs": 0}, "jobs must be"),
+            ({"code": "yes"}, "code must be"),
+            ({"here": False, "wake": True}, "here=False only closes pauses"),
+        ):
+            with pytest.raises(ValueError, match=said):
+                await tagged.resume(**wrong)
         with pytest.raises(ValueError, match="until names a step of session 'one'"):
-            await anything.resume("one", until=timedelta(1))
+            await anything.session("one").resume(until=timedelta(1))
+
+
+@on_loop
+async def test_a_selection_is_what_matches_when_its_verb_is_called(store: Any, world: World) -> None:
+    async with Engine(store(), workflows=[batch]) as engine:
+        paused = engine.select(status="paused", workflow="batch")
+        assert (await paused.resume()).total == 0
+        session = await engine.start(batch, session_id="late", number=1, paused=True)
+        assert ids((await paused.resume()).done) == ["late"]
+        assert (await session.outcome()).status is C
 
 
 async def named(found: Any) -> list[str]:
@@ -487,11 +496,11 @@ async def test_facts_are_read_in_pages(store: Any, monkeypatch: pytest.MonkeyPat
 
         monkeypatch.setattr(type(engine.store), "find", counted)
         monkeypatch.setattr(DictStore, "ids", lambda self, query: named(find(self, query)))
-        assert len((await engine.pause(tag="x", dry_run=True)).done) == 10
-        assert len((await engine.pause(tag="x")).done) == 10
+        assert len((await engine.select(tag="x").pause(dry_run=True)).done) == 10
+        assert len((await engine.select(tag="x").pause()).done) == 10
         assert sizes == [4, 4, 2] * 2
         sizes.clear()
-        assert len((await engine.cancel(tag="x")).done) == 10
+        assert len((await engine.select(tag="x").cancel()).done) == 10
         assert max(sizes) == 1
 
 
@@ -501,6 +510,6 @@ def test_a_blocking_engine_has_them_too(world: World) -> None:
         for n in range(2):
             engine.start(batch, number=n).outcome()
         world.broken = set()
-        report: BulkReport = engine.resume(status="failed")
+        report: BulkReport = engine.select(status="failed").resume()
         assert report.statuses == {C: 2}
-        assert engine.cancel(workflow="batch").total == 0
+        assert engine.select(workflow="batch").cancel().total == 0

@@ -26,7 +26,7 @@ async def observed(folder: Path) -> AsyncIterator[Engine]:
     async with Engine(folder / "store.db", signals=False) as engine:
         for name in ("a", "b", "c", "ended"):
             await engine.start(wait, session_id=name, topic="x", paused=True)
-        await engine.cancel("ended")
+        await engine.session("ended").cancel()
     async with Engine(folder / "store.db", drives="none") as engine:
         yield engine
 
@@ -43,11 +43,11 @@ async def test_the_named_sessions_are_paused_resumed_and_cancelled(tmp_path: Pat
         named = ["a", "b", "ended", "nobody", "a"]
         expected = {"done": ["a", "b"], "skipped": ["ended"], "failed": ["nobody"]}
         for dry_run in (True, False):
-            assert told(await engine.resume(ids=named, here=False, dry_run=dry_run)) == expected
+            assert told(await engine.select(ids=named).resume(here=False, dry_run=dry_run)) == expected
             before = [str(each.status) for each in await engine.sessions(sort="id")]
             assert before == (["paused"] * 3 if dry_run else ["ready", "ready", "paused"]) + ["cancelled"]
-        assert told(await engine.pause(ids=named, reason="lunch")) == expected
-        report = await engine.cancel(ids=named)
+        assert told(await engine.select(ids=named).pause(reason="lunch")) == expected
+        report = await engine.select(ids=named).cancel()
         assert (told(report), report.left) == (expected, 0)
         assert report.failed[0].reason == "This store has no session with this id."
         assert report.skipped[0].reason == "It was cancelled."
@@ -61,7 +61,7 @@ async def test_a_named_session_that_is_damaged_and_does_not_match_is_reported_as
         connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'a'")
         connection.close()
         for workflow, status in (("other", None), (None, "failed")):
-            report = await engine.cancel(ids=["a", "b", "nobody"], workflow=workflow, status=status)
+            report = await engine.select(ids=["a", "b", "nobody"], workflow=workflow, status=status).cancel()
             assert told(report) == {"done": [], "skipped": ["b"], "failed": ["a", "nobody"]}
             reasons = {str(item.session_id): item.reason for item in report.failed}
             assert reasons["a"].startswith("It does not match the other filters. Session 'a'")
@@ -71,16 +71,16 @@ async def test_a_named_session_that_is_damaged_and_does_not_match_is_reported_as
 @on_loop
 async def test_ids_and_filters_must_both_match(tmp_path: Path) -> None:
     async with observed(tmp_path) as engine:
-        report = await engine.cancel(ids=["a"], workflow="other")
+        report = await engine.select(ids=["a"], workflow="other").cancel()
         assert told(report) == {"done": [], "skipped": ["a"], "failed": []}
         assert report.skipped[0].reason == "It does not match the other filters."
-        assert told(await engine.cancel(ids=[])) == {"done": [], "skipped": [], "failed": []}, "none is not all"
+        assert told(await engine.select(ids=[]).cancel()) == {"done": [], "skipped": [], "failed": []}, (
+            "none is not all"
+        )
         with pytest.raises(TypeError, match="ids must be a list of session ids"):
-            await engine.cancel(ids="abc")
+            await engine.select(ids="abc").cancel()
         with pytest.raises(InvalidSessionId):
-            await engine.cancel(ids=["a", "../b"])
-        with pytest.raises(ValueError, match="ids= cannot be combined with a session id"):
-            await engine.cancel("a", ids=["b"])  # type: ignore[call-overload]
+            await engine.select(ids=["a", "../b"]).cancel()
         assert [str(each.status) for each in await engine.sessions(sort="id")] == ["paused"] * 3 + ["cancelled"]
 
 
@@ -99,6 +99,6 @@ async def test_a_paused_fork_needs_no_code(tmp_path: Path) -> None:
             with pytest.raises(DefinitionError, match="not registered with this engine"):
                 await refused
     async with Engine(tmp_path / "store.db", workflows=[wait], signals=False) as engine:
-        session = await engine.resume("fork")
+        session = await engine.session("fork").resume()
         await session.send("hello")
         assert (await session.outcome()).result == "x: hello"

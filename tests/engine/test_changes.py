@@ -297,7 +297,7 @@ async def test_only_listeners_of_sessions_that_changed_are_woken(tmp_path: Path)
             assert any_.is_set()
             await _settled(engine.driver.listeners)
             assert not quiet.is_set()
-            await other.pause(everything=True)
+            await other.pause_all()
             await quiet.wait()
 
 

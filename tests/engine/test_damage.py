@@ -84,7 +84,7 @@ async def test_everything_is_stopped_in_spite_of_a_damaged_session(path: Path, d
     await parked(path, "d1", "d2", "d3")
     damaged(path, damage.format("d2"))
     async with made(path, ManualClock()) as engine:
-        found = await engine.pause(everything=True, by="ann", reason="stop")
+        found = await engine.pause_all(by="ann", reason="stop")
         assert sorted(info.session_id for info in found) == ["d1", "d3"]
         assert {info.status for info in found} == {Status.PAUSED}
         assert [error.fields["session_id"] for error in found.damaged] == ["d2"]
@@ -98,7 +98,7 @@ async def test_a_damaged_session_that_runs_is_stopped_too_and_says_who_asked(pat
         await engine.start(busy, session_id="d1")
         run = engine.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
-        found = await engine.pause(everything=True, by="ann", reason="stop")
+        found = await engine.pause_all(by="ann", reason="stop")
         assert found == []
         assert len(found.damaged) == 1
         await run.finished()
@@ -115,13 +115,13 @@ async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_r
         run = engine.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
         with caplog.at_level(logging.ERROR, "pausepoint"), pytest.raises(DamagedRecord, match="'d1'"):
-            await engine.pause("d1", by="ann")
+            await engine.session("d1").pause(by="ann")
         assert "was asked to pause but is damaged" in caplog.text
         await run.finished()
         with pytest.raises(DamagedRecord):
-            await engine.resume("d1")
+            await engine.session("d1").resume()
         with pytest.raises(UnknownSession):
-            await engine.pause("d2")
+            await engine.session("d2").pause()
 
 
 @on_loop
@@ -149,14 +149,14 @@ async def test_a_tree_is_cancelled_and_resumed_in_spite_of_a_damaged_child(path:
             await asyncio.sleep(0.001)
         [child] = await engine.session("p1").children()
         damaged(path, ROW.format(child.session_id))
-        assert await engine.cancel("p1") is Status.CANCELLED
+        assert await engine.session("p1").cancel() is Status.CANCELLED
         assert len((await engine.session("p1").children()).damaged) == 1
         look = "SELECT cancel_requested FROM workflow_states WHERE session_id = ?"
         assert apsw.Connection(str(path)).execute(look, (child.session_id,)).get == 1
         [child] = await engine.session("p2").children()
         damaged(path, ROW.format(child.session_id))
-        await engine.pause("p2")
-        await engine.resume("p2")
+        await engine.session("p2").pause()
+        await engine.session("p2").resume()
         outcome = await engine.session("p2").outcome()
         assert outcome.failure is not None
         assert outcome.failure.type == "DamagedRecord"

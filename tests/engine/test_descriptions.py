@@ -98,7 +98,7 @@ async def test_a_session_that_is_resumed_with_newer_code_is_described_by_it(tmp_
     async with opened(path, brief) as engine:
         await engine.start(brief, session_id="s1", topic="otters", paused=True)
     async with opened(path, second) as engine:
-        await (await engine.resume("s1")).outcome()
+        await (await engine.session("s1").resume()).outcome()
     async with opened(path, drives="none") as engine:
         assert await engine.session("s1").description() == second.description
         assert await engine.description("brief", version=1) == brief.description

@@ -84,7 +84,7 @@ async def test_an_engine_that_drives_nothing_says_so_when_it_is_asked_to(tmp_pat
             await engine.session("one").info()
         await engine.start(napping, session_id="one", paused=True)
         with pytest.raises(CallRefused, match=r"cannot resume 'one'.*resume\(here=False\)"):
-            await engine.resume("one")
+            await engine.session("one").resume()
         with pytest.raises(CallRefused, match="cannot drive 'one'"):
             await engine.session("one").drive_only()
         assert (await engine.session("one").info()).status is Status.PAUSED
@@ -168,7 +168,7 @@ async def test_a_resume_elsewhere_withdraws_the_pause_and_drives_nothing(tmp_pat
     async with Engine(tmp_path / "s.db") as engine:
         await engine.start(listening, session_id="one", paused=True)
     async with Engine(tmp_path / "s.db", drives="none") as observer:  # it does not know the workflow
-        session = await observer.resume("one", here=False, by="ann", budget=2)
+        session = await observer.session("one").resume(here=False, by="ann", budget=2)
         info = await session.info()
         assert (info.status, info.holder, info.budget_usd) == (Status.READY, None, 2.0)
         assert (await session.pauses()) == []
@@ -250,10 +250,10 @@ async def test_every_engine_knows_what_the_others_drive(tmp_path: Path) -> None:
                 assert await driven(looking) == [("listening", "napping"), ()]
             await worker.session("l").outcome()
             await worker.session("l").drive_only()
-            await worker.pause("l")
+            await worker.session("l").pause()
             assert await driven(looking) == [()], "it picks up one session only"
         assert await driven(looking) == [], "it has closed the store"
-        await looking.pause("l")
+        await looking.session("l").pause()
         assert await driven(looking) == [()], "it has written, and drives nothing"
 
 
@@ -270,7 +270,7 @@ async def test_a_look_writes_nothing_while_a_cancelled_session_is_still_driven(t
     async with Engine(path) as worker:
         await worker.start(slow, session_id="s")
         await begun.wait()
-        cancelling = asyncio.ensure_future(worker.cancel("s"))
+        cancelling = asyncio.ensure_future(worker.session("s").cancel())
         while not (await worker.session("s").info()).cancel_requested:
             await asyncio.sleep(0.01)
         async with Engine(path, drives="none") as looking:

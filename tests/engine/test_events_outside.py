@@ -205,8 +205,8 @@ async def test_a_long_history_is_read_a_few_records_at_a_time(
         session = await engine.start(counting, session_id="c")
         for _ in range(4):
             await engine.session("c").send(1, by="ann")
-            await engine.pause("c", by="ann")
-            await engine.resume("c", by="ann")
+            await engine.session("c").pause(by="ann")
+            await engine.session("c").resume(by="ann")
         assert (await session.outcome()).status is Status.COMPLETED
         whole = await _events(engine)
         assert [event.event_type for event in whole].count("message.received") == 4

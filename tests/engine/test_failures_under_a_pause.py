@@ -43,19 +43,19 @@ async def failures(engine: Engine) -> tuple[int, int, set[str]]:
     return *counts, {info.session_id for info in await engine.sessions(failed=True)}
 
 
-@pytest.mark.parametrize("which", [{"everything": True}, {"workflow": "brief"}, {"tag": "red"}])
+@pytest.mark.parametrize("which", [{}, {"workflow": "brief"}, {"tag": "red"}])
 @on_loop
 async def test_a_pause_of_many_leaves_failed_sessions_alone(tmp_path: Path, which: dict[str, Any]) -> None:
     async with Engine(tmp_path / "store.db", workflows=[brief], drives="asked") as engine:
         await stored(engine)
         before = await failures(engine)
         assert before == (2, 2, {"f1", "f2"})
-        paused = await engine.pause(**which, by="ann")
+        paused = await (engine.select(**which).pause(by="ann") if which else engine.pause_all(by="ann"))
         done = paused.done if isinstance(paused, BulkReport) else paused
         assert {info.session_id: info.status for info in done} == {"r1": Status.PAUSED, "r2": Status.PAUSED}
         assert await failures(engine) == before
         assert await engine.session("f1").pauses() == []
-        if "everything" in which:
+        if not which:
             await engine.lift_pause()
         assert await failures(engine) == before
 
@@ -64,7 +64,7 @@ async def test_a_pause_of_many_leaves_failed_sessions_alone(tmp_path: Path, whic
 async def test_a_failed_session_that_is_paused_by_its_id_can_be_found_and_counted(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=[brief], drives="asked") as engine:
         await stored(engine)
-        await engine.pause("f1", by="ann")
+        await engine.session("f1").pause(by="ann")
         assert (await engine.session("f1").info()).status is Status.PAUSED
         assert await failures(engine) == (2, 1, {"f1", "f2"})
         assert {info.session_id for info in await engine.sessions(failed=False)} == {"r1", "r2"}
@@ -77,8 +77,8 @@ async def test_a_failed_session_that_is_paused_by_its_id_can_be_found_and_counte
 async def test_while_everything_is_paused_a_failed_session_is_retried_only_by_a_resume(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=[brief], drives="asked") as engine:
         await stored(engine)
-        await engine.pause(everything=True)
-        session = await engine.resume("f1", by="ben")
+        await engine.pause_all()
+        session = await engine.session("f1").resume(by="ben")
         assert (await session.outcome()).status is Status.FAILED
         resumed = [event async for event in session.events() if event.event_type == "session.resumed"]
         assert [event.data["by"] for event in resumed] == ["ben"]
@@ -88,7 +88,7 @@ def test_the_command_line_shows_them(tmp_path: Path) -> None:
     async def make() -> None:
         async with Engine(tmp_path / "store.db", workflows=[brief], drives="asked") as engine:
             await stored(engine)
-            await engine.pause("f1", by="ann", reason="lunch")
+            await engine.session("f1").pause(by="ann", reason="lunch")
 
     asyncio.run(make())
     store = ("--store", tmp_path / "store.db")

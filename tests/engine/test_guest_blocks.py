@@ -35,7 +35,7 @@ async def test_except_exception_does_not_swallow_the_signal_and_a_bare_except_he
     async def handler() -> None:
         async with engine.visit(AGENT, session_id="t") as ctx:
             await ctx.do(abs, -1)
-            await engine.pause("t")
+            await engine.session("t").pause()
             await agent_that_retries()
             heard.append("end")
 
@@ -76,7 +76,7 @@ async def test_inside_gather_task_groups_and_orphans_the_block_is_left() -> None
 
     async def handler(engine: Engine, id: str, code: Callable[[], Awaitable[None]]) -> None:
         async with engine.visit(AGENT, session_id=id):
-            await engine.pause(id)
+            await engine.session(id).pause()
             await code()
 
     tasks: list[asyncio.Task[None]] = []
@@ -97,11 +97,11 @@ async def test_an_abort_ends_the_operation_in_flight() -> None:
     counter = Counter()
     async with Engine(":memory:") as engine:
         visit = await counter.stop_at(1, engine)
-        await engine.pause("t", mode="abort")
+        await engine.session("t").pause(mode="abort")
         with pytest.raises(Parked, match="paused"):
             await visit
         assert visit.cancelling() == 0
-        await engine.resume("t")
+        await engine.session("t").resume()
         counter.stops_at = None
         assert await counter.visit(engine) == 6
         assert counter.ran == [0, 1, 1, 2, 3]
@@ -114,7 +114,7 @@ async def test_a_request_that_is_cancelled_while_it_is_paused_stays_cancelled() 
 
         async def handler() -> None:
             async with engine.visit(AGENT, session_id="t") as ctx:
-                await engine.pause("t", mode="abort")
+                await engine.session("t").pause(mode="abort")
                 reached.set()
                 await ctx.do(asyncio.sleep, 60)
 
@@ -260,7 +260,7 @@ async def test_a_thread_of_the_block_hears_it_too() -> None:
 
     async def handler() -> None:
         async with engine.visit(AGENT, session_id="t"):
-            await engine.pause("t")
+            await engine.session("t").pause()
             await asyncio.to_thread(agent)
 
     over = threading.Event()
@@ -278,7 +278,7 @@ async def test_with_a_hold_an_operation_waits_in_place_and_continues_when_it_is_
 
     async def handler(engine: Engine) -> str:
         async with engine.visit(patient, session_id="t") as ctx:
-            await engine.pause("t")
+            await engine.session("t").pause()
             parked.set()
             return str(await ctx.do(abs, -1))
 
@@ -288,7 +288,7 @@ async def test_with_a_hold_an_operation_waits_in_place_and_continues_when_it_is_
         while (info := await engine.session("t").info()).kept_by is None:
             await asyncio.sleep(0)
         assert info.status is Status.PAUSED
-        await engine.resume("t", by="ann")
+        await engine.session("t").resume(by="ann")
         assert await task == "1"
         assert (await engine.session("t").info()).status is Status.COMPLETED
         events = [event.event_type async for event in engine.session("t").events()]
@@ -372,7 +372,11 @@ async def test_a_verb_that_arrives_while_the_block_is_entered_parks_it_and_cance
             for _ in range(turns):
                 await asyncio.sleep(0)
             with suppress(SessionEnded):
-                await (engine.pause(session_id, mode="abort") if verb == "abort" else engine.cancel(session_id))
+                await (
+                    engine.session(session_id).pause(mode="abort")
+                    if verb == "abort"
+                    else engine.session(session_id).cancel()
+                )
             ends[await task] += 1
             assert not task.cancelling()
     assert ends["Parked"] + ends["SessionEnded"] > 3, "too late to show anything"

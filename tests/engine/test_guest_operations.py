@@ -85,7 +85,7 @@ async def test_a_guest_has_budgets_of_every_kind() -> None:
 
         with pytest.raises(Parked, match="operations"):
             await two(Budget(operations=1))
-        await engine.resume("t", budget=Budget(operations=9), here=False)
+        await engine.session("t").resume(budget=Budget(operations=9), here=False)
         assert await two() == 2
         assert (await engine.session("t").info()).budget_operations == 9
 
@@ -104,6 +104,6 @@ async def test_an_expired_question_pauses_a_guest_and_after_a_resume_it_is_asked
         with pytest.raises(QuestionExpired):
             await handler()
         assert (await engine.session("t").info()).status is Status.PAUSED
-        await engine.resume("t")
+        await engine.session("t").resume()
         with pytest.raises(Parked, match=r"waiting: Fine\?"):
             await handler()

@@ -50,12 +50,12 @@ async def test_its_timers_end_now(what: str, result: str, paused: bool, tmp_path
     ran.clear()
     clock = ManualClock()
     async with Engine(tmp_path / "s.db", clock=clock) as engine:
-        with pytest.raises(Parked, match=r"resume\('t', wake=True\)" if what != "receive" else "message"):
+        with pytest.raises(Parked, match=r"session\('t'\)\.resume\(wake=True\)" if what != "receive" else "message"):
             await visit(engine, what)
         if paused:
-            await engine.pause("t")
+            await engine.session("t").pause()
     async with Engine(tmp_path / "s.db", clock=clock, drives="none") as desk:  # any process can do it
-        session = await desk.resume("t", wake=True, by="ann")
+        session = await desk.session("t").resume(wake=True, by="ann")
         assert await session.status() is Status.READY
         resumed = [event async for event in session.events() if event.event_type == "session.resumed"][-1]
         assert "ann" in resumed.summary
@@ -71,7 +71,7 @@ async def test_a_question_stays_open() -> None:
         with pytest.raises(Parked):
             await visit(engine, "ask")
         before = await engine.session("t").info()
-        await engine.resume("t", wake=True)
+        await engine.session("t").resume(wake=True)
         after = await engine.session("t").info()
         assert (after.status, after.wakes_at) == (Status.WAITING, before.wakes_at)
         await engine.session("t").answer("yes")
@@ -84,8 +84,8 @@ async def test_while_it_is_visited_the_refusal_says_what_to_do() -> None:
     async with Engine(":memory:") as engine:
         running = await counter.stop_at(1, engine)
         with pytest.raises(AlreadyRunning, match=r"is being visited in .* Try again when that visit has ended"):
-            await engine.resume("t", wake=True)
+            await engine.session("t").resume(wake=True)
         counter.go.set()
         assert await running == 6
-        done: Any = await engine.resume("t", wake=True)  # a completed session is returned unchanged
+        done: Any = await engine.session("t").resume(wake=True)  # a completed session is returned unchanged
         assert await done.status() is Status.COMPLETED

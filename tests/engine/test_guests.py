@@ -62,15 +62,17 @@ async def test_a_paused_visit_parks_and_the_next_one_continues_after_the_last_op
     counter = Counter()
     async with Engine(":memory:") as engine:
         visit = await counter.stop_at(1, engine)
-        await engine.pause("t", reason="lunch", by="ann")
+        await engine.session("t").pause(reason="lunch", by="ann")
         counter.go.set()
-        with pytest.raises(Parked, match=r"paused: lunch \(by ann\)\. Resume it with engine\.resume\('t'\)") as left:
+        with pytest.raises(
+            Parked, match=r"paused: lunch \(by ann\)\. Resume it with engine\.session\('t'\)\.resume\(\)"
+        ) as left:
             await visit
         assert (left.value.session_id, left.value.status, left.value.reason) == ("t", "paused", "lunch (by ann)")
         with pytest.raises(Parked, match="lunch"):  # without entering the block
             await counter.visit(engine)
         assert counter.ran == [0, 1]
-        await engine.resume("t", by="ann")
+        await engine.session("t").resume(by="ann")
         assert (await engine.session("t").info()).status is Status.READY
         assert await counter.visit(engine) == 6
         assert counter.ran == [0, 1, 2, 3]
@@ -319,8 +321,8 @@ async def test_verbs_that_would_drive_a_guest_are_refused() -> None:
         before = await engine.session("t").info()
         with pytest.raises(VerbRefused, match=r"'t' is a guest: its code runs in another program.*next engine\.visit"):
             await engine.session("t").take_up()
-        with pytest.raises(VerbRefused, match="takes only by, owner, budget and wake for it, not steal or until"):
-            await engine.resume("t", steal=True, until="visit")
+        with pytest.raises(VerbRefused, match="takes only by, budget and wake for it, not steal or until"):
+            await engine.session("t").resume(steal=True, until="visit")
         for work in (engine.start(AGENT), engine.session("new", AGENT).send("hello", start={})):
             with pytest.raises(CallRefused, match=r"'agent' is a guest.*async with engine\.visit"):
                 await work
@@ -375,7 +377,7 @@ async def test_a_pause_of_everything_stops_guests_and_new_visits() -> None:
     counter = Counter()
     async with Engine(":memory:") as engine:
         visit = await counter.stop_at(1, engine)
-        await engine.pause(everything=True, reason="fire", by="ann")
+        await engine.pause_all(reason="fire", by="ann")
         counter.go.set()
         with pytest.raises(Parked, match="fire"):
             await visit
@@ -399,12 +401,13 @@ async def test_a_budget_parks_a_guest_and_a_resume_with_more_continues_it() -> N
 
     async with Engine(":memory:") as engine:
         for _ in range(2):
-            with pytest.raises(Parked, match=r"\$0\.0200 of the \$0\.0200 budget is spent"):
+            with pytest.raises(Parked, match=r"\$0\.0200 of the \$0\.0200 budget is spent") as parked:
                 await block(engine)
-        await engine.resume("t", by="ann")
+            assert "Resume it with engine.session('t').resume(budget=…), then" in str(parked.value)
+        await engine.session("t").resume(by="ann")
         with pytest.raises(Parked, match="budget is spent"):  # it is tested again
             await block(engine)
-        await engine.resume("t", budget=0.1)
+        await engine.session("t").resume(budget=0.1)
         assert await engine.session("t").pauses() == []
         await block(engine)
         info = await engine.session("t").info()
@@ -416,14 +419,14 @@ async def test_cancel_ends_the_block_and_the_session() -> None:
     counter = Counter()
     async with Engine(":memory:") as engine:
         visit = await counter.stop_at(1, engine)
-        await engine.cancel("t", reason="no longer needed")
+        await engine.session("t").cancel(reason="no longer needed")
         counter.go.set()
         with pytest.raises(Parked, match=r"'t' is cancelled\. It cannot continue"):
             await visit
         with pytest.raises(SessionEnded):
             await counter.visit(engine)
         with pytest.raises(VerbRefused):
-            await engine.resume("t")
+            await engine.session("t").resume()
 
 
 @on_loop
@@ -464,7 +467,7 @@ async def test_crashes_pause_a_guest_and_only_a_resume_lets_it_try_again(tmp_pat
         for _ in range(2):
             with pytest.raises(Parked, match="3 processes died at visit#1"):
                 await counter.visit(engine)
-        await engine.resume("t", by="ann")
+        await engine.session("t").resume(by="ann")
         assert await engine.session("t").pauses() == []
         assert await counter.visit(engine) == 6
     assert counter.ran == [0, 1, 1, 1, 1, 2, 3]

@@ -154,7 +154,7 @@ async def test_a_list_says_why_each_session_is_paused_without_asking_for_each() 
         await several(engine, 3)
         await engine.start(note, session_id="free")
         await engine.session("free").outcome()
-        await engine.pause("n1", reason="lunch", by="ann")
+        await engine.session("n1").pause(reason="lunch", by="ann")
         calls: list[str] = []
         find, first = store._inner.find, store._inner.first_pauses
 
@@ -182,7 +182,7 @@ async def test_a_pause_of_everything_is_named_in_the_list() -> None:
     async with Engine(":memory:") as engine:
         await engine.start(note, session_id="n")
         await engine.session("n").outcome()
-        await engine.pause(everything=True, reason="fire", by="bob")
+        await engine.pause_all(reason="fire", by="bob")
         (info,) = await engine.sessions()
         assert info.pause is not None
         assert (info.pause.reason, info.pause.by, info.pause.standing) == ("fire", "bob", True)

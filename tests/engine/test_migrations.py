@@ -146,7 +146,7 @@ async def test_a_failing_migration_leaves_the_state_untouched_and_pauses_with_th
         paused, kinds, version = await stored_facts(engine)
         assert (paused[: len(before[0])], kinds[len(before[1]) :], version) == (before[0], ["event"], 1)
         engine.workflows["memo"] = second(rename_topic)
-        outcome = await (await engine.resume("m-1")).outcome()
+        outcome = await (await engine.session("m-1").resume()).outcome()
         assert (outcome.status, outcome.pauses) == (Status.COMPLETED, ())
         assert outcome.state == Second(subject="otters", trail=["about otters"])
 
@@ -432,4 +432,4 @@ async def test_a_newer_state_is_refused(tmp_path: Path) -> None:
     await stored(path, flow("a B", version=2))
     async with Engine(path, workflows=[flow("a b")]) as engine:
         with pytest.raises(DefinitionError, match=r"stored by version 2.*Run the newer code"):
-            await engine.resume("m-1", code="accept")
+            await engine.session("m-1").resume(code="accept")

@@ -46,7 +46,7 @@ async def test_the_next_to_wake_come_first_and_paused_ones_are_left_out() -> Non
         assert await waking() == ["n1", "n2", "n3"]
         assert await waking(limit=1) == ["n1"]
         assert await waking("ann") == ["n3"]
-        await engine.pause("n1")
+        await engine.session("n1").pause()
         assert await waking() == ["n2", "n3"]
         assert [info.session_id for info in await engine.sessions(own_pause=True)] == ["n1"]
         assert await engine.spending() == {"napping": 6.0}

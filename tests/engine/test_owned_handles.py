@@ -44,7 +44,7 @@ async def taken_over(engine: Engine) -> Session[Any]:
     """Return Bob's handle on a session that was removed since, and whose id Ann has taken."""
     await (await engine.start(letter, session_id="mine", owner="bob", topic="letter")).outcome()
     handle = engine.session("mine", owner="bob")
-    await engine.cancel("mine")
+    await engine.session("mine").cancel()
     await engine.session("mine").remove()
     await (await engine.start(letter, session_id="mine", owner="ann", topic="letter")).outcome()
     return handle
@@ -115,7 +115,7 @@ def test_the_blocking_handle_checks_the_owner_too() -> None:
         with pytest.raises(WrongOwner):
             engine.session("mine", owner="bob").info()
         anns = engine.session("mine", owner="ann")
-        assert anns.pause("lunch").value == "paused"
+        assert anns.pause("lunch")[0].status.value == "paused"
 
 
 @on_loop

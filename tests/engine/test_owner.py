@@ -18,11 +18,11 @@ async def test_a_resume_by_another_owner_is_refused_and_changes_nothing() -> Non
         session = await engine.start(pipeline.workflow, owner="ann@example.com", paused=True)
         before = await session.info()
         with pytest.raises(WrongOwner, match=r"belongs to 'ann@example.com', not to 'bob@example.com'") as refused:
-            await session.resume(owner="bob@example.com")
+            await engine.session(session.id, owner="bob@example.com").resume()
         assert refused.value.owner == "ann@example.com"
         assert await session.info() == before
         assert pipeline.calls == []
-        await session.resume(owner="ann@example.com")
+        await engine.session(session.id, owner="ann@example.com").resume()
         assert (await session.outcome()).state == FINISHED
 
 
@@ -56,7 +56,7 @@ async def test_owners_are_told_apart_by_every_letter(other: str) -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, owner="ann", paused=True)
         with pytest.raises(WrongOwner):
-            await session.resume(owner=other)
+            await engine.session(session.id, owner=other).resume()
         assert pipeline.calls == []
 
 
@@ -68,7 +68,7 @@ async def test_the_owner_is_asked_for_whatever_the_status() -> None:
         session = await engine.start(pipeline.workflow, owner="ann")
         assert (await session.outcome()).status is Status.COMPLETED
         with pytest.raises(WrongOwner):
-            await session.resume(owner="bob")
+            await engine.session(session.id, owner="bob").resume()
 
 
 @on_loop
@@ -77,5 +77,5 @@ async def test_a_session_without_an_owner_can_be_resumed_by_anybody() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, paused=True)
         assert (await session.info()).owner is None
-        await session.resume(owner="bob")
+        await engine.session(session.id, owner="bob").resume()
         assert (await session.outcome()).status is Status.COMPLETED

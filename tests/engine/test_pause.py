@@ -29,7 +29,7 @@ async def test_a_pause_during_a_step_lets_it_end_keeps_it_and_starts_no_other(na
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow)
         await gate.reached.wait()
-        assert await session.pause() is Status.PAUSING
+        assert (await session.pause())[0].status is Status.PAUSING
         gate.opened.set()
         outcome = await session.outcome()
         assert outcome.session_id == session.id
@@ -83,7 +83,7 @@ async def test_another_process_can_pause_a_run_and_no_checkpoint_overwrites_that
         await gate.reached.wait()
         before = await asyncio.to_thread(outside_sql, path, look)
         if how == "api":
-            program = 'async with Engine(args[0]) as engine: print((await engine.pause("memo-1", by="eve"))[0].status)'
+            program = 'async with Engine(args[0]) as it: print((await it.session("memo-1").pause(by="eve"))[0].status)'
             assert await asyncio.to_thread(run_child, program, path) == "pausing"
         else:
             sql = "UPDATE workflow_states SET pause_requested = 1 WHERE session_id = 'memo-1'"
@@ -155,7 +155,7 @@ async def test_pausing_twice_is_no_error_and_changes_nothing() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, paused=True, by="ann", reason="first")
         before = (await session.info(), await session.pauses(), [event async for event in session.events()])
-        assert await session.pause("second", by="bob") is Status.PAUSED
+        assert (await session.pause("second", by="bob"))[0].status is Status.PAUSED
         assert before == (await session.info(), await session.pauses(), [event async for event in session.events()])
 
 
@@ -164,7 +164,7 @@ async def test_pausing_twice_is_no_error_and_changes_nothing() -> None:
 async def test_pausing_an_unknown_session_is_a_clear_error() -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(UnknownSession, match="no session 'nobody'"):
-            await engine.pause("nobody")
+            await engine.session("nobody").pause()
 
 
 @pytest.mark.covers("S1.51")
@@ -175,13 +175,13 @@ async def test_a_pause_after_the_last_step_has_begun_ends_completed_and_says_so(
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow)
         await gate.reached.wait()
-        assert await session.pause("too late") is Status.PAUSING
+        assert (await session.pause("too late"))[0].status is Status.PAUSING
         gate.opened.set()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
         assert (outcome.pauses, (await session.info()).pause_requested) == ((), False)  # no request remains
-        assert await session.pause("even later") is Status.COMPLETED
-        assert (await engine.pause(session.id))[0].status is Status.COMPLETED
+        assert (await session.pause("even later"))[0].status is Status.COMPLETED
+        assert (await engine.session(session.id).pause())[0].status is Status.COMPLETED
 
 
 @on_loop
@@ -215,7 +215,7 @@ async def test_sessions_are_paused_by_workflow_tag_and_owner_and_all_at_once() -
         c = await engine.start(other, owner="ann")
 
         async def hit(**query: Any) -> set[str]:
-            found: Any = await engine.pause(mode="abort", **query)
+            found: Any = await (engine.select(**query).pause(mode="abort") if query else engine.pause_all(mode="abort"))
             rows = found if isinstance(found, Listing) else found.done
             assert {row.status for row in rows} <= {Status.PAUSING}
             for session in (a, b, c):
@@ -231,7 +231,7 @@ async def test_sessions_are_paused_by_workflow_tag_and_owner_and_all_at_once() -
         assert await hit(owner="ann") == {a.id, c.id}
         assert await hit(owner="ann", workflow="other") == {c.id}
         assert await hit(tag="green") == set()
-        assert await hit(everything=True) == {a.id, b.id, c.id}
+        assert await hit() == {a.id, b.id, c.id}
 
 
 @step
@@ -239,12 +239,11 @@ async def wait_for_ever() -> None:
     await asyncio.Event().wait()
 
 
-@pytest.mark.parametrize("query", [{}, {"everything": True, "tag": "x"}, {"everything": True, "session_id": "x"}])
 @on_loop
-async def test_a_pause_of_everything_must_be_said_and_said_alone(query: dict[str, Any]) -> None:
+async def test_a_pause_of_everything_has_a_verb_of_its_own() -> None:
     async with Engine(":memory:") as engine:
-        with pytest.raises(ValueError, match=r"everything=True( alone|\.)"):
-            await engine.pause(**query)
+        with pytest.raises(ValueError, match=r"To pause everything, use pause_all\(\)"):
+            engine.select()
 
 
 @on_loop
@@ -265,7 +264,7 @@ async def test_abort_cancels_the_step_at_once_and_it_runs_again_on_resume() -> N
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow)
         await gate.reached.wait()
-        assert await session.pause("stop!", mode="abort") is Status.PAUSING
+        assert (await session.pause("stop!", mode="abort"))[0].status is Status.PAUSING
         outcome = await session.outcome()  # the gate is still closed
         assert (outcome.status, outcome.state) == (Status.PAUSED, until("draft"))
         gate.opened.set()
@@ -367,7 +366,7 @@ async def test_several_pauses_and_resumes_in_one_run_lose_and_repeat_nothing(tmp
             gate.opened.set()
             assert (await session.outcome()).status is Status.PAUSED
     async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         assert (await session.outcome()).state == FINISHED
     assert pipeline.calls == list(STEPS)
 

@@ -75,7 +75,7 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
     desk.ran.clear()
     async with Engine(tmp_path / "s.db", workflows=[desk.brief]) as engine:
         await engine.session("s").answer("formal")
-        await (await engine.resume("s")).outcome()
+        await (await engine.session("s").resume()).outcome()
         assert (await engine.session("s").plan()).operations == ()  # nothing would run again
     assert desk.ran == ["TOPIC 3 formal"]
 
@@ -96,7 +96,7 @@ async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path
             ("ask", "done", "'Formal or playful?' was answered")
         ]
     async with Engine(tmp_path / "s.db", workflows=[desk]) as engine:
-        await (await engine.resume("s")).outcome()
+        await (await engine.session("s").resume()).outcome()
     async with Engine(tmp_path / "s.db", workflows=[desk], drives="none") as engine:
         assert [each.why for each in (await engine.session("s").plan()).operations] == [
             "its result is kept", "waits for a message"

@@ -142,7 +142,7 @@ async def test_a_listing_is_limited_whatever_is_asked_for(tmp_path: Path) -> Non
     async with Engine(tmp_path / "s.db", workflows=[diary]) as engine:
         for number in range(4):
             await (await engine.start(diary, session_id=f"d{number}", paused=number == 0)).outcome()
-        await engine.cancel("d3")
+        await engine.session("d3").cancel()
         assert [each.session_id for each in await engine.sessions(limit=2)] == ["d3", "d2"]
         assert [each.session_id for each in await engine.sessions(status="waiting", limit=1)] == ["d2"]
         assert [each.session_id for each in await engine.sessions(status="paused")] == ["d0"]
@@ -219,7 +219,7 @@ WRONG: dict[str, Callable[[Any, Any], Any]] = {
     "since, a text": lambda engine, session: engine.sessions(since="yesterday"),
     "since, a number": lambda engine, session: engine.sessions(since=3600),
     "since, before all time": lambda engine, session: engine.sessions(since=timedelta.max),
-    "since of a bulk verb": lambda engine, session: engine.cancel(since=timedelta.max),
+    "since of a bulk verb": lambda engine, session: engine.select(since=timedelta.max).cancel(),
     "now": lambda engine, session: engine.gc(now="today"),
     "limit": lambda engine, session: engine.sessions(limit=10**30),
     "workflow": lambda engine, session: engine.sessions(workflow=diary),
@@ -239,7 +239,7 @@ WRONG: dict[str, Callable[[Any, Any], Any]] = {
     "cursor": lambda engine, session: anext(session.events(after=LONG)),
     "cursor, a number": lambda engine, session: anext(session.events(after=7)),
     "mark": lambda engine, session: anext(engine.changes(after=7)),
-    "budget": lambda engine, session: engine.resume("d", budget=LONG),
+    "budget": lambda engine, session: engine.session("d").resume(budget=LONG),
 }
 
 

@@ -79,7 +79,7 @@ async def test_sessions_without_a_slot_wait_and_run_by_priority(tmp_path: Path) 
         assert (await engine.session(first.id).info()).waits_for_slot is None
         with pytest.raises(LimitReached, match="waits for a free slot of queue gpu, 1 of 1 at work"):
             await engine.session(others[0].id).take_up()
-        assert (await engine.resume(others[0].id)).id == others[0].id
+        assert (await engine.session(others[0].id).resume()).id == others[0].id
         assert await engine.take_ready(9) == []
         (limit,) = await engine.limits()
         assert (limit.scope, limit.name, limit.most, limit.at_work, limit.counts) == ("queue", "gpu", 1, 1, True)
@@ -224,13 +224,13 @@ async def test_a_step_that_is_kept_in_memory_waits_for_a_slot_too(tmp_path: Path
 
     async with Engine(tmp_path / "s.db") as engine:
         kept = await engine.start(paused, name="kept")
-        await engine.pause(kept.id)
+        await engine.session(kept.id).pause()
         gate.set()
         await eventually(lambda: kept.id not in engine.running)
         await engine.limit(workflow="paused", most=1)
         other = await engine.start(paused, name="other")
         await eventually(lambda: load.now == 1)
-        await engine.resume(kept.id)
+        await engine.session(kept.id).resume()
         assert load.order == ["other"]
         load.open.set()
         await ended(other, kept)
@@ -256,11 +256,11 @@ async def test_a_paused_session_whose_step_stays_in_memory_leaves_its_slot(tmp_p
         await engine.limit(workflow="paused", most=1)
         kept, other = [await engine.start(paused, name=name) for name in ("kept", "other")]
         await began.wait()
-        await engine.pause(kept.id)
+        await engine.session(kept.id).pause()
         gate.set()
         await ended(other)
         assert (await kept.info()).kept_by is not None
-        await engine.resume(kept.id)
+        await engine.session(kept.id).resume()
         await ended(kept)
         assert load.order == ["other", "kept"]
 
@@ -283,7 +283,7 @@ async def test_a_failed_session_that_is_resumed_waits_for_a_slot(tmp_path: Path)
         await engine.limit(workflow=w, most=1)
         good = await engine.start(w, name="good")
         broken = False
-        await engine.resume(bad.id)
+        await engine.session(bad.id).resume()
         assert (await bad.info()).waits_for_slot
         load.open.set()
         await ended(good, bad)
@@ -385,7 +385,7 @@ async def test_a_session_that_cannot_run_here_uses_no_slot_of_others(tmp_path: P
     async with Engine(tmp_path / "s.db", workflows=[newer := jobs(load, version=2, limit=Limit(1))]) as engine:
         first = await engine.start(newer, name="first")
         await engine.start(newer, name="for newer code")
-        await engine.pause(first.id, mode="abort", wait=True)
+        await engine.session(first.id).pause(mode="abort", wait=True)
     load.open.set()
     async with Engine(tmp_path / "s.db", workflows=[older := jobs(load, limit=Limit(1))]) as engine:
         await ended(await engine.start(older, name="for this code"))
@@ -407,7 +407,7 @@ async def test_a_resume_that_changes_more_than_the_pause_says_that_it_waits_for_
             await asyncio.sleep(0.01)
         busy = await engine.start(w, name="busy")
         with pytest.raises(LimitReached):
-            await engine.resume(asleep.id, wake=True)
+            await engine.session(asleep.id).resume(wake=True)
         load.open.set()
         await ended(busy)
 

@@ -140,7 +140,7 @@ async def test_arguments_travel_with_an_export_and_are_deleted_with_the_session(
         await engine.import_session(tmp_path / "v1.jsonl")
         assert await arguments(engine, "v1") == before
         assert SECRET.encode() in bytes_of(path)
-        await engine.cancel("v1")
+        await engine.session("v1").cancel()
         await engine.session("v1").remove()
         await engine.gc(apply=True)
         assert SECRET.encode() not in bytes_of(path)

@@ -299,7 +299,7 @@ async def test_a_field_is_found_under_the_name_that_it_had_before_a_migration(
         given = Old(name=text) if field == "title" else Old(note=text)
         await engine.start(old, given, session_id="d1", paused=True)
     async with Engine(path, workflows=[new]) as engine:
-        session = await engine.resume("d1")
+        session = await engine.session("d1").resume()
         await session.outcome()
         done = await session.redact(field=field)
         assert 1 in done.records

@@ -37,9 +37,9 @@ async def edit(engine: Engine) -> None:
 VERBS: dict[str, Verb] = {
     "start": lambda engine: engine.start(wait, topic="x", paused=True),
     "edit": edit,
-    "resume": lambda engine: engine.resume("s1", by="ann", here=False),
+    "resume": lambda engine: engine.session("s1").resume(by="ann", here=False),
     "send": lambda engine: engine.session("s1").send("hello", by="ann"),
-    "pause everything": lambda engine: engine.pause(everything=True, reason="stop", by="ann"),
+    "pause everything": lambda engine: engine.pause_all(reason="stop", by="ann"),
 }
 """Verbs that would have a second effect if they were repeated."""
 
@@ -180,12 +180,12 @@ async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_pa
             await engine.start(wait, session_id=name, topic="x", paused=True)
         await engine.remember("k", DIGEST)
         with engine.once("k", each=True):
-            assert len((await engine.resume(ids=["s1"], here=False)).done) == 1
+            assert len((await engine.select(ids=["s1"]).resume(here=False)).done) == 1
     async with Engine(path, signals=False, drives="none") as engine:
-        await engine.pause("s1", by="bob")
+        await engine.session("s1").pause(by="bob")
         assert (await engine.remember("k", DIGEST)).took_effect
         with engine.once("k", each=True):
-            report = await engine.resume(ids=["s1", "s2"], here=False)
+            report = await engine.select(ids=["s1", "s2"]).resume(here=False)
         assert [item.session_id for item in report.done] == ["s1", "s2"]
         assert (await engine.session("s1").info()).status is Status.PAUSED
         assert (await engine.session("s2").info()).status is not Status.PAUSED
@@ -198,8 +198,8 @@ async def test_a_bulk_resume_that_drives_cannot_be_completed_later_so_it_is_refu
         await engine.remember("k", DIGEST)
         with engine.once("k", each=True):
             with pytest.raises(ValueError, match="needs here=False"):
-                await engine.resume(ids=["s1"])
-            assert len((await engine.resume(ids=["s1"], dry_run=True)).done) == 1
+                await engine.select(ids=["s1"]).resume()
+            assert len((await engine.select(ids=["s1"]).resume(dry_run=True)).done) == 1
         assert await session.status() is Status.PAUSED
         assert await engine.forget("k"), "nothing took effect"
 

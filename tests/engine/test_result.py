@@ -128,7 +128,7 @@ def test_errors_after_run_name_run_and_commands_and_the_way_out_works(
     assert run(inquiry, store="my.db", session_id="decline", how="decline").result == "done"
     with Engine("my.db", workflows=[inquiry]) as engine:
         engine.start(inquiry, session_id="gone", paused=True, how="").cancel()
-        engine.pause(everything=True, reason="stop")
+        engine.pause_all(reason="stop")
     with pytest.raises(VerbRefused, match=r"cancelled .* another session_id to run\(\), or rewind it with `.* my.db`"):
         run(inquiry, store="my.db", session_id="gone", how="")
     assert "is paused with everything else: stop." in words("late")

@@ -116,7 +116,7 @@ async def test_resuming_a_completed_session_runs_nothing_and_gives_the_stored_re
         session = await engine.start(pipeline.workflow)
         await session.outcome()
         before = await session.info()
-        again = await engine.resume(session.id)
+        again = await engine.session(session.id).resume()
         outcome = await again.outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
         assert pipeline.calls == list(STEPS)
@@ -143,7 +143,7 @@ async def test_of_many_who_resume_at_once_one_drives_and_the_others_are_told_who
     path = tmp_path / "h.db"
     async with Engine(path, workflows=[pipeline.workflow]) as one, Engine(path, workflows=[pipeline.workflow]) as two:
         session = await one.start(pipeline.workflow, session_id="memo-1", paused=True)
-        tries = [engine.resume("memo-1") for engine in (one, two, one, two)]
+        tries = [engine.session("memo-1").resume() for engine in (one, two, one, two)]
         results = await asyncio.gather(*tries, return_exceptions=True)
         refused = [result for result in results if isinstance(result, AlreadyRunning)]
         assert len(refused) == 3
@@ -174,7 +174,7 @@ async def test_a_resume_from_another_process_is_refused_with_the_holders_process
         pipeline = Pipeline()
         async with Engine(path, workflows=[pipeline.workflow]) as engine:
             with pytest.raises(AlreadyRunning, match=f"process {holder.pid} on"):
-                await engine.resume("memo-1")
+                await engine.session("memo-1").resume()
             info = await engine.session("memo-1").info()
             assert info.status is Status.RUNNING
             assert info.holder is not None
@@ -193,7 +193,7 @@ async def test_an_engine_that_was_overtaken_writes_nothing_more_and_is_told(tmp_
     async with Engine(path) as one, Engine(path, workflows=[quick.workflow]) as two:
         session = await one.start(slow.workflow, session_id="memo-1")
         await gate.reached.wait()
-        taken = await two.resume("memo-1", steal=True)
+        taken = await two.session("memo-1").resume(steal=True)
         assert (await taken.outcome()).state == FINISHED
         gate.opened.set()
         with pytest.raises(HoldLost, match="memo-1"):
@@ -223,7 +223,7 @@ async def goes_on(path: Path, log: Path) -> None:
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
         assert (await engine.session("memo-1").info()).status is Status.READY
         assert await engine.session("memo-1").state() == until("verdict")
-        outcome = await (await engine.resume("memo-1")).outcome()
+        outcome = await (await engine.session("memo-1").resume()).outcome()
         assert (outcome.status, outcome.state, outcome.skipped_visits) == (Status.COMPLETED, FINISHED, 2)
     assert executions(log) == ["outline", "draft", "verdict", "verdict", "report"]
 
@@ -316,7 +316,7 @@ async def test_leaving_the_engines_block_leaves_its_sessions_ready(tmp_path: Pat
     gate.opened.set()
     async with Engine(tmp_path / "h.db", workflows=[pipeline.workflow]) as engine:
         assert (await engine.session("memo-1").info()).status is Status.READY
-        assert (await (await engine.resume("memo-1")).outcome()).state == FINISHED
+        assert (await (await engine.session("memo-1").resume()).outcome()).state == FINISHED
     assert pipeline.calls == ["outline", "draft", "verdict", "verdict", "report"]
 
 
@@ -348,7 +348,7 @@ async def test_a_run_that_is_killed_again_and_again_ends_like_an_undisturbed_one
             assert running.ended() == -signal.SIGKILL
     pipeline = Pipeline(log=log)
     async with Engine(path, workflows=[pipeline.workflow]) as engine:
-        outcome = await (await engine.resume("memo-1")).outcome()
+        outcome = await (await engine.session("memo-1").resume()).outcome()
         assert (outcome.status, outcome.state) == (Status.COMPLETED, FINISHED)
         assert [visit.step for visit in await engine.session("memo-1").checkpoints(limit=None)] == list(STEPS)
     assert executions(log) == [name for name in STEPS for _ in range(2)]
@@ -380,7 +380,7 @@ async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_trie
         assert pause.kind == "crashes"
         assert "3 processes died at draft#1" in pause.reason
         assert "then resume" in pause.reason
-        outcome = await (await engine.resume("memo-1", here=here)).outcome()
+        outcome = await (await engine.session("memo-1").resume(here=here)).outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
 
 

@@ -43,9 +43,9 @@ class Late(SqliteStore):
         self, session_id: str, steal: bool = False, fence: int | None = None, paused: bool = False
     ) -> SessionRow:
         if self.other is not None and self.verb == "cancel":
-            await self.other.cancel(session_id)
+            await self.other.session(session_id).cancel()
         elif self.other is not None:
-            await (await self.other.resume(session_id)).outcome()
+            await (await self.other.session(session_id).resume()).outcome()
         try:
             return await super().claim(session_id, steal, fence, paused)
         except SessionEnded:
@@ -61,7 +61,7 @@ async def test_a_session_that_completes_before_it_is_claimed_is_returned_with_it
     path = tmp_path / "store.db"
     async with Engine(path, workflows=[note]) as other, Engine(store := Late(path, other), drives="asked") as engine:
         await engine.start(note, session_id="x", paused=True)
-        session = await (engine.start(note, session_id="x") if verb == "start" else engine.resume("x"))
+        session = await (engine.start(note, session_id="x") if verb == "start" else engine.session("x").resume())
         outcome = await session.outcome()
         assert (outcome.status, outcome.state, store.late) == (Status.COMPLETED, Note(text="written"), 1)
 
@@ -75,7 +75,7 @@ async def test_a_session_that_is_cancelled_before_it_is_claimed_is_refused_with_
     ):
         await other.start(note, session_id="x", paused=True)
         with pytest.raises(VerbRefused, match="was cancelled and cannot be resumed"):
-            await engine.resume("x")
+            await engine.session("x").resume()
         assert store.late == 1
 
 
@@ -102,7 +102,7 @@ async def test_a_thousand_starts_and_resumes_that_race_with_the_end_never_raise_
     async def race(engine: Engine, session_id: str, number: int) -> None:
         try:
             if number % 2:
-                session = await engine.resume(session_id)
+                session = await engine.session(session_id).resume()
             else:
                 session = await engine.start(note, session_id=session_id)
             seen[(await session.outcome()).state.text] += 1

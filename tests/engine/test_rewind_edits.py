@@ -135,7 +135,7 @@ def test_a_field_that_the_model_gained_since_can_be_edited_in_a_rewind(tmp_path:
         engine.start(Workflow("count", state=Old, steps=[count]), session_id="one").outcome()
     with Engine(tmp_path / "h.db", workflows=[Workflow("count", state=New, steps=[count])]) as engine:
         engine.session("one").rewind("count", {"by": "ann"}, by="bob")
-        assert engine.resume("one").outcome().state == New(n=1, by="ann")
+        assert engine.session("one").resume().outcome().state == New(n=1, by="ann")
 
 
 # all or nothing

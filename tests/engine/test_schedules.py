@@ -205,7 +205,7 @@ async def test_a_run_while_the_previous_one_has_not_ended(
             await engine.session(each).outcome()
         if overlap == "queue":
             await clock_catches_up(engine, *named(["16"]))  # it starts when the other one has ended
-            await engine.cancel(named(["16"])[0])
+            await engine.session(named(["16"])[0]).cancel()
         await looked(engine)
         clock.advance(86400)
         await clock_catches_up(engine, *named(["17"]))
@@ -262,7 +262,7 @@ async def test_a_trigger_starts_a_session_now_and_the_times_stay() -> None:
         with pytest.raises(ScheduleRefused, match="has not ended") as refused:
             await engine.trigger_schedule("n")
         assert detail_of(refused.value) == str(refused.value)  # a client of the API reads the same
-        await engine.cancel(triggered)
+        await engine.session(triggered).cancel()
         assert (await engine.resume_schedule("n")).next_at == made.next_at
         for verb in (engine.pause_schedule, engine.resume_schedule, engine.trigger_schedule, engine.remove_schedule):
             with pytest.raises(UnknownSchedule, match="has no schedule 'm'"):
@@ -313,7 +313,7 @@ async def test_while_everything_is_paused_a_run_is_stored_paused_and_resumes_wit
     clock = clock_at()
     async with Engine(":memory:", clock=clock) as engine:
         await engine.schedule("n", digest, cron="0 3 * * *")
-        await engine.pause(everything=True)
+        await engine.pause_all()
         clock.advance(3600)
         await clock_catches_up(engine, "n@20261115T030000Z")
         session = engine.session("n@20261115T030000Z")
@@ -465,7 +465,7 @@ async def test_a_run_that_waits_survives_a_pause_and_a_resume_of_its_schedule() 
         clock.advance(86400)
         await engine.pause_schedule("n")
         await engine.resume_schedule("n")
-        await engine.cancel("n@20261115T030000Z")
+        await engine.session("n@20261115T030000Z").cancel()
         await clock_catches_up(engine, "n@20261116T030000Z")
 
 
@@ -506,7 +506,7 @@ async def test_an_older_session_counts_as_overlap_and_a_taken_id_is_logged(caplo
 
 
 async def cancelled(engine: Engine, session_id: str) -> None:
-    await engine.cancel(session_id)
+    await engine.session(session_id).cancel()
     await async_until(lambda: _is_cancelled(engine, session_id))
 
 

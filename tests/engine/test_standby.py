@@ -45,14 +45,14 @@ async def test_it_returns_when_another_process_lets_the_session_continue_and_not
         for name in ("one", "two"):
             await (await engine.start(listening, session_id=name)).outcome()
         if how == "resumed":
-            await other.pause("one")
+            await other.session("one").pause()
         elif how == "lifted":
-            await other.pause(everything=True)
+            await other.pause_all()
         waiting = asyncio.ensure_future(engine.session("one").stand_by())
         await announced(other, "one")
         assert not await stands_by(other, "two")
         if how == "resumed":
-            await other.resume("one", here=False)
+            await other.session("one").resume(here=False)
         [question] = await other.session("one").questions()
         await other.answer(question.id, "ahoy")
         if how == "lifted":
@@ -60,7 +60,7 @@ async def test_it_returns_when_another_process_lets_the_session_continue_and_not
         info = await waiting
         assert (info.status, engine.running) == (Status.READY, ())
         assert "listening/one" not in engine._service.standing_by
-        assert (await (await engine.resume("one")).outcome()).state.said == "ahoy"
+        assert (await (await engine.session("one").resume()).outcome()).state.said == "ahoy"
 
 
 @on_loop
@@ -70,10 +70,10 @@ async def test_it_returns_when_another_engine_drives_the_session_or_this_one_end
         async with Engine(path, drives="asked") as engine:
             for name in ("one", "two"):
                 await (await engine.start(listening, session_id=name)).outcome()
-            await other.pause("one")
+            await other.session("one").pause()
             first = asyncio.ensure_future(engine.session("one").stand_by())
             await announced(other, "one")
-            await other.resume("one", wake=True)
+            await other.session("one").resume(wake=True)
             [question] = await other.session("one").questions()
             await other.answer(question.id, "ahoy")
             assert (await first).status is not Status.PAUSED

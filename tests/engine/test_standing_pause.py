@@ -66,7 +66,7 @@ ALL: list[Workflow[Any]] = [brief, chat, book]
 async def still(path: Path) -> None:
     """Pause everything from a process that has ended since."""
     async with Engine(path) as other:
-        await other.pause(everything=True, reason="fire drill", by="ann")
+        await other.pause_all(reason="fire drill", by="ann")
 
 
 async def until(engine: Engine, session_id: str, status: Status) -> None:
@@ -98,7 +98,7 @@ async def test_lifting_it_lets_all_go_on_that_it_stopped_and_leaves_alone_what_w
         own = await engine.start(brief, topic="own", paused=True, reason="not yet")
         talk = await engine.start(chat)
         await talk.outcome()
-        await engine.pause(everything=True, by="ann")
+        await engine.pause_all(by="ann")
         new = await engine.start(brief, topic="new")
         later = await engine.start(brief, topic="later", paused=True)
         both = await engine.start(brief, topic="both")
@@ -116,7 +116,7 @@ async def test_lifting_it_lets_all_go_on_that_it_stopped_and_leaves_alone_what_w
 @on_loop
 async def test_what_is_lifted_elsewhere_goes_on_in_the_process_that_knows_its_workflow(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine, Engine(tmp_path / "hold.db") as other:
-        await other.pause(everything=True)
+        await other.pause_all()
         session = await engine.start(brief, topic="otters")
         [info] = await other.lift_pause(by="ben")
         assert info.session_id == session.id
@@ -129,7 +129,7 @@ async def test_starting_an_id_again_is_no_resume_while_everything_stands_still(t
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
         session = await engine.start(chat, session_id="mine")
         await session.outcome()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         for name in ("mine", "new", "new"):
             assert await (await engine.start(chat, session_id=name)).status() is Status.PAUSED
 
@@ -174,7 +174,7 @@ async def test_a_start_does_not_retry_what_a_person_has_resumed_while_everything
     async with Engine(tmp_path / "hold.db", workflows=[nap]) as engine:
         session = await engine.start(nap, session_id="mine", before="failed")
         await session.outcome()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         await (await session.resume()).outcome()
         assert runs == ["failed", "failed"]
         assert (await (await engine.start(nap, session_id="mine", before="failed")).outcome()).status is Status.FAILED
@@ -186,7 +186,7 @@ async def test_a_session_that_is_resumed_by_itself_runs_and_what_it_calls_follow
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
         session = await engine.start(book, topic="otters")
         await session.outcome()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         await session.resume(by="ann")
         assert await session.status() is Status.WAITING
         await session.send("hello")
@@ -199,11 +199,11 @@ async def test_a_session_that_is_resumed_by_itself_runs_and_what_it_calls_follow
 @on_loop
 async def test_asked_again_everything_stops_what_was_resumed_by_itself(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
-        await engine.pause(everything=True, by="ann")
+        await engine.pause_all(by="ann")
         session = await engine.start(chat)
         await session.resume()
         await session.outcome()
-        await engine.pause(everything=True, by="ben")
+        await engine.pause_all(by="ben")
         assert await session.status() is Status.PAUSED
         standing = await engine.standing_pause()
         assert standing is not None
@@ -215,7 +215,7 @@ async def test_a_fork_stands_still(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
         session = await engine.start(brief, topic="otters")
         await session.outcome()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         copy = await session.fork(at_step="write", topic="squid")
         assert await copy.status() is Status.PAUSED
         await engine.lift_pause()
@@ -227,7 +227,7 @@ async def test_a_session_that_had_ended_and_is_rewound_stands_still(tmp_path: Pa
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
         session = await engine.start(brief, topic="otters")
         await session.outcome()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         assert await session.status() is Status.COMPLETED
         await session.rewind("write")
         assert await session.status() is Status.PAUSED
@@ -243,10 +243,10 @@ async def test_an_imported_session_stands_still_and_one_that_stood_elsewhere_is_
     async with Engine(tmp_path / "there.db", workflows=ALL) as there:
         await (await there.start(chat, session_id="waits")).outcome()
         await there.session("waits").export(tmp_path / "waits.jsonl")
-        await there.pause(everything=True, reason="theirs")
+        await there.pause_all(reason="theirs")
         await there.session("waits").export(tmp_path / "stands.jsonl")
     async with Engine(tmp_path / "here.db", workflows=ALL) as here:
-        await here.pause(everything=True, reason="ours")
+        await here.pause_all(reason="ours")
         await here.import_session(tmp_path / "waits.jsonl")
         await here.import_session(tmp_path / "stands.jsonl", session_id="stood")
         found = {name: (await here.session(name).pauses())[0] for name in ("waits", "stood")}
@@ -258,7 +258,7 @@ async def test_an_imported_session_stands_still_and_one_that_stood_elsewhere_is_
 @on_loop
 async def test_a_message_that_starts_a_session_is_kept_while_that_stands_still(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
-        await engine.pause(everything=True)
+        await engine.pause_all()
         await engine.session("desk", chat).send("hello", start={})
         assert (await engine.session("desk").info()).status is Status.PAUSED
         await engine.lift_pause()
@@ -283,7 +283,7 @@ async def test_what_runs_on_while_it_is_pausing_runs_on_when_that_is_lifted(tmp_
     async with Engine(tmp_path / "hold.db") as engine:
         session = await engine.start(Workflow("slow", state=Doc, steps=[slow, after]))
         await reached.wait()
-        await engine.pause(everything=True)
+        await engine.pause_all()
         assert await session.status() is Status.PAUSING
         [info] = await engine.lift_pause()
         assert info.status is Status.RUNNING
@@ -293,7 +293,7 @@ async def test_what_runs_on_while_it_is_pausing_runs_on_when_that_is_lifted(tmp_
 
 def test_blocking_code_has_it_too(tmp_path: Path) -> None:
     with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
-        engine.pause(everything=True, by="ann")
+        engine.pause_all(by="ann")
         session = engine.start(brief, topic="otters")
         assert session.status() is Status.PAUSED
         standing = engine.standing_pause()
@@ -351,7 +351,7 @@ async def test_a_damaged_pause_of_everything_is_replaced_by_the_next_one(tmp_pat
     connection.execute("UPDATE standing_pause SET reason = 'another'")
     connection.close()
     async with Engine(tmp_path / "hold.db", workflows=ALL) as engine:
-        await engine.pause(everything=True, by="ben", reason="again")
+        await engine.pause_all(by="ben", reason="again")
         standing = await engine.standing_pause()
         assert standing is not None
         assert (standing.by, standing.reason) == ("ben", "again")

@@ -11,7 +11,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Status, Workflow, step
-from pausepoint.engine import bulk, pauses
+from pausepoint.engine import pauses, selection
 from pausepoint.errors import CallRefused
 from tests.faults.standstill import begun_after, fleet
 from tests.support.children import outside_sql
@@ -51,7 +51,7 @@ async def test_a_pause_that_only_pretends_to_wait_is_caught(tmp_path: Path, monk
     async def at_once(*_: object) -> tuple[()]:
         return ()
 
-    for each in (pauses, bulk):
+    for each in (pauses, selection):
         monkeypatch.setattr(each, "standstill", at_once)
     async with fleet(tmp_path, "--deaf") as (engine, file):
         while not await begun_after(engine, file):
@@ -72,16 +72,16 @@ async def test_a_pause_names_who_still_works_and_with_what(tmp_path: Path) -> No
     async with Engine(path, signals=False) as engine, Engine(path, drives="none", signals=False) as other:
         session = await engine.start(Workflow("w", state=State, steps=[work]), session_id="s")
         await began.wait()
-        [working] = (found := await other.pause("s", wait=True, timeout=0.5)).working
+        [working] = (found := await other.session("s").pause(wait=True, timeout=0.5)).working
         while not working.confirmed:  # a busy machine takes longer
-            [working] = (found := await other.pause("s", wait=True, timeout=0.5)).working
+            [working] = (found := await other.session("s").pause(wait=True, timeout=0.5)).working
         assert [info.status for info in found] == [Status.PAUSING]
         assert (working.session_id, working.step, working.operations, working.confirmed) == (
             "s", "work#1", ("fetch",), True,
         )  # fmt: skip
         assert working.holder.startswith("process ")
         go.set()
-        found = await other.pause("s", wait=True)
+        found = await other.session("s").pause(wait=True)
         assert ([info.status for info in found], found.working) == ([Status.PAUSED], ())
         await session.resume()
         assert (await session.outcome()).state.out == "done"
@@ -102,7 +102,7 @@ async def test_a_session_that_is_removed_during_the_wait_does_not_fail_the_pause
         await engine.start(workflow, session_id="gone", paused=True)
         await engine.start(workflow, session_id="s")
         await began.wait()
-        pausing = asyncio.create_task(engine.pause(everything=True, wait=True))
+        pausing = asyncio.create_task(engine.pause_all(wait=True))
         while await engine.standing_pause() is None:
             await asyncio.sleep(0)
         await engine.session("gone").remove()
@@ -123,10 +123,10 @@ async def test_a_damaged_session_that_is_still_driven_has_not_stopped(tmp_path: 
         await engine.start(Workflow("w", state=State, steps=[work]), session_id="s")
         await began.wait()
         outside_sql(path, "UPDATE sessions SET owner = 'mallory'")
-        found = await other.pause(workflow="w", wait=True, timeout=0.1)
+        found = await other.select(workflow="w").pause(wait=True, timeout=0.1)
         assert [(each.session_id, each.confirmed) for each in found.working] == [("s", False)]
         go.set()
-        assert (await other.pause(workflow="w", wait=True)).working == ()
+        assert (await other.select(workflow="w").pause(wait=True)).working == ()
 
 
 @pytest.mark.long
@@ -135,10 +135,10 @@ async def test_a_process_that_does_not_react_is_unconfirmed(tmp_path: Path) -> N
     async with fleet(tmp_path, "--blocked", processes=1, each="a") as (engine, file):
         while not file.stat().st_size:
             await asyncio.sleep(0.01)
-        found = await engine.pause(workflow="looping", wait=True, timeout=0.5)
+        found = await engine.select(workflow="looping").pause(wait=True, timeout=0.5)
         assert {(each.step, each.confirmed) for each in found.working} == {("turn#1", False)}
         file.with_name("begun.go").touch()
-        assert (await engine.pause(workflow="looping", wait=True)).working == ()
+        assert (await engine.select(workflow="looping").pause(wait=True)).working == ()
         size = file.stat().st_size
         await asyncio.sleep(0.05)
         assert file.stat().st_size == size
@@ -148,7 +148,7 @@ async def test_a_process_that_does_not_react_is_unconfirmed(tmp_path: Path) -> N
 async def test_a_timeout_needs_wait() -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(ValueError, match="Pass wait=True with it"):
-            await engine.pause(everything=True, timeout=1)
+            await engine.pause_all(timeout=1)
 
 
 @pytest.mark.parametrize("where", ["its session", "its parent", "everything", "all that match"])
@@ -158,18 +158,18 @@ async def test_a_pause_that_would_wait_for_the_step_that_calls_it_is_refused(whe
     refusals: list[CallRefused] = []
 
     async def stop_all(ctx: Context) -> None:
-        selections: dict[str, dict[str, Any]] = {
-            "its session": {"session_id": ctx.session_id}, "its parent": {"session_id": "parent"},
-            "everything": {"everything": True}, "all that match": {"tag": "night"},
+        verbs: dict[str, Any] = {
+            "its session": engine.session(ctx.session_id).pause, "its parent": engine.session("parent").pause,
+            "everything": engine.pause_all, "all that match": engine.select(tag="night").pause,
         }  # fmt: skip
-        chosen = selections[where]
+        pause = verbs[where]
         try:
-            await engine.pause(**chosen, wait=True)
+            await pause(wait=True)
         except CallRefused as error:
             refusals.append(error)
         assert await engine.standing_pause() is None
         assert not await engine.session(ctx.session_id).pauses()
-        await engine.pause(**chosen)
+        await pause()
 
     @step
     async def stop(ctx: Context) -> None:
@@ -206,7 +206,7 @@ async def test_a_step_may_wait_for_the_pause_of_another_session() -> None:
     async def stop(ctx: Context) -> str:
         await began.wait()
         go.set()
-        return (await engine.pause("other", wait=True))[0].status.value
+        return (await engine.session("other").pause(wait=True))[0].status.value
 
     async with Engine(":memory:") as engine:
         await engine.start(Workflow("other", state=State, steps=[work], pause="operation"), session_id="other")

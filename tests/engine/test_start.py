@@ -160,7 +160,7 @@ async def _alone(topic: str) -> str:
 async def test_a_resume_of_an_unknown_id_says_so_and_opens_no_session() -> None:
     async with Engine(":memory:", workflows=[Pipeline().workflow]) as engine:
         with pytest.raises(UnknownSession, match="no session 'nobody'") as refused:
-            await engine.resume("nobody")
+            await engine.session("nobody").resume()
         assert refused.value.session_id == "nobody"
         assert await engine.sessions() == []
 
@@ -181,9 +181,9 @@ async def test_an_id_that_could_leave_the_sessions_folder_is_refused_by_every_ve
     async with Engine(":memory:") as engine:
         for verb in (
             engine.start(pipeline.workflow, session_id=bad),
-            engine.resume(bad),
-            engine.pause(bad),
-            engine.cancel(bad),
+            engine.session(bad).resume(),
+            engine.session(bad).pause(),
+            engine.session(bad).cancel(),
             engine.session(bad).info(),
         ):
             with pytest.raises(InvalidSessionId, match="is not a valid session id"):
@@ -210,7 +210,7 @@ async def test_every_step_can_have_the_id_of_its_session_and_a_verb_without_one_
         await session.outcome()
         assert seen == [session.id, session.id]
         with pytest.raises(InvalidSessionId):
-            await engine.resume("")
+            await engine.session("").resume()
 
 
 @pytest.mark.covers("S4.64", "S4.65")

@@ -36,7 +36,7 @@ async def test_the_pause_of_everything_names_what_is_still_finishing_and_then_ho
         assert await observer.standing_pause() is None
         session = await engine.start(work, session_id="one")
         await inside.wait()
-        await observer.pause(everything=True, reason="fire drill", by="ann")
+        await observer.pause_all(reason="fire drill", by="ann")
         found = await observer.standing_pause()
         assert isinstance(found, StandingPause)
         assert (found.reason, found.by, found.asked, found.stopped, found.longest) == ("fire drill", "ann", 1, 0, None)

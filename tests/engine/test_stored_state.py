@@ -106,7 +106,7 @@ async def test_another_process_loads_the_session_and_goes_on_with_it(tmp_path: P
         """
         pipeline = Pipeline()
         async with Engine(args[0], workflows=[pipeline.workflow]) as engine:
-            session = await engine.resume("memo-1")
+            session = await engine.session("memo-1").resume()
             outcome = await session.outcome()
             print(outcome.status, ",".join(pipeline.calls))
             print(outcome.state.model_dump_json())
@@ -167,13 +167,13 @@ async def test_a_stored_field_of_a_wrong_type_is_named_and_the_stored_state_stay
         assert refused.value.field.startswith("draft")
     assert outside_sql(path, "SELECT * FROM log") == before
     async with Engine(path, workflows=[newer]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         await parked(engine, session.id)
         (pause,) = await session.pauses()
         assert pause.kind == "definition"
         assert "draft" in pause.reason
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         assert (await session.outcome()).state == FINISHED
 
 
@@ -203,7 +203,7 @@ async def test_a_field_that_the_model_gained_gets_its_default_or_pauses_the_sess
 
     required = with_steps(changed(mood=(str, ...)))
     async with Engine(path, workflows=[required]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         outcome = await session.outcome()
         (pause,) = outcome.pauses
         assert (outcome.status, pause.kind) == (Status.PAUSED, "definition")
@@ -213,7 +213,7 @@ async def test_a_field_that_the_model_gained_gets_its_default_or_pauses_the_sess
             _ = outcome.state
     defaulted = with_steps(changed(mood=(str, "calm")))
     async with Engine(path, workflows=[defaulted]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.pauses) == (Status.COMPLETED, ())
         assert (outcome.state.mood, outcome.state.verdict, outcome.state.draft) == ("calm", "calm", FINISHED.draft)
@@ -229,7 +229,7 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         return "renamed"
 
     async with Engine(path, workflows=[Workflow("pipeline", state=Doc, steps=[verdicts])]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         outcome = await session.outcome()
         assert outcome.status is Status.PAUSED
         (pause,) = outcome.pauses
@@ -238,7 +238,7 @@ async def test_a_step_that_the_workflow_lost_pauses_the_session_with_the_way_out
         assert "Did you mean 'verdicts'?" in pause.reason
         assert "put the step back into the code and resume" in pause.reason
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
-        outcome = await (await engine.resume("memo-1")).outcome()
+        outcome = await (await engine.session("memo-1").resume()).outcome()
         assert (outcome.status, outcome.state, outcome.pauses) == (Status.COMPLETED, FINISHED, ())
 
 
@@ -249,14 +249,14 @@ async def test_state_of_a_newer_version_is_refused_and_that_of_an_older_one_paus
     steps = Pipeline()._steps({})
     newer = Workflow("pipeline", state=Doc, steps=steps, version=2)
     async with Engine(path, workflows=[newer]) as engine:
-        session = await engine.resume("memo-1")
+        session = await engine.session("memo-1").resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "definition")
         assert "version 1" in outcome.pauses[0].reason
         await engine.start(newer, session_id="memo-2", paused=True)
     async with Engine(path, workflows=[Pipeline().workflow]) as engine:
         with pytest.raises(DefinitionError, match=r"stored by version 2.*Run the newer code"):
-            await engine.resume("memo-2")
+            await engine.session("memo-2").resume()
         with pytest.raises(DefinitionError, match="stored by version 2"):
             await engine.session("memo-2").state()
         assert (await engine.session("memo-2").info()).status is Status.PAUSED
@@ -269,10 +269,10 @@ async def test_a_session_of_a_workflow_that_the_engine_was_not_given_is_a_clear_
     other = Workflow("pipelines", state=Doc, steps=Pipeline()._steps({}))
     async with Engine(path, workflows=[other]) as engine:
         with pytest.raises(DefinitionError, match="'pipeline', which is not registered with this engine") as refused:
-            await engine.resume("memo-1")
+            await engine.session("memo-1").resume()
         assert "Did you mean 'pipelines'?" in str(refused.value)
         assert (await engine.session("memo-1").info()).status is Status.READY  # reading needs no definition
-        assert (await engine.pause("memo-1"))[0].status is Status.PAUSED
+        assert (await engine.session("memo-1").pause())[0].status is Status.PAUSED
 
 
 @pytest.mark.covers("S1.14", "S3.8", "S3.9")
@@ -397,7 +397,7 @@ async def test_any_store_that_keeps_the_protocol_can_take_the_place_of_the_sqlit
     async with Engine(store) as engine:
         session = await engine.start(pipeline.workflow, topic="otters", owner="ann", tags=["x"])
         await gate.reached.wait()
-        assert await session.pause("lunch", by="ann") is Status.PAUSING
+        assert (await session.pause("lunch", by="ann"))[0].status is Status.PAUSING
         with pytest.raises(AlreadyRunning):
             await engine.store.claim(session.id)
         gate.opened.set()
@@ -450,7 +450,7 @@ async def test_a_process_that_dies_in_the_middle_of_a_save_leaves_the_old_state_
     async with Engine(tmp_path / "h.db", workflows=[twins]) as engine:
         state: Any = await engine.session("twins").state()
         assert (state.left, state.right, len(state.pad)) == (n - 1, n - 1, 20_000 if n > 1 else 0)
-        outcome = await (await engine.resume("twins")).outcome()
+        outcome = await (await engine.session("twins").resume()).outcome()
         assert (outcome.state.left, outcome.state.right) == (3, 3)
 
 

@@ -73,11 +73,11 @@ async def ready(path: Path, session_id: str = "one") -> None:
 
 
 async def pause_one(engine: Engine) -> object:
-    return await engine.pause("one", by="ann")
+    return await engine.session("one").pause(by="ann")
 
 
 async def pause_everything(engine: Engine) -> object:
-    return await engine.pause(everything=True, by="ann")
+    return await engine.pause_all(by="ann")
 
 
 @pytest.mark.parametrize("pause", [pause_one, pause_everything])
@@ -89,7 +89,7 @@ async def test_a_pause_between_the_look_and_the_pick_up_stays_in_effect(
     async with Engine(tmp_path / "store.db", workflows=ALL) as worker, Engine(tmp_path / "store.db") as desk:
         [seen] = await worker.sessions(status="created")
         await pause(desk)
-        with pytest.raises(VerbRefused, match=r"resume\('one'\)"):
+        with pytest.raises(VerbRefused, match=r"session\('one'\)\.resume\(\)"):
             await worker.session("one").take_up(fence=seen.fence)
         assert (await desk.session("one").info()).status is Status.PAUSED
         assert ([pause.by for pause in await desk.session("one").pauses()], runs) == (["ann"], [])
@@ -206,7 +206,7 @@ async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(t
         await ready(tmp_path / "store.db", name)
     outside_sql(tmp_path / "store.db", "UPDATE log SET payload = x'7b7b' WHERE session = 4")
     async with Engine(tmp_path / "store.db", workflows=ALL) as engine, Engine(tmp_path / "store.db") as desk:
-        await desk.pause("paused", by="ann")
+        await desk.session("paused").pause(by="ann")
         assert await engine.take_ready(1, by="worker 7") == ["one"]
         assert await engine.take_ready() == ["two"]
         assert await engine.take_ready() == [], "the damaged session is not tried again"
@@ -249,7 +249,7 @@ async def test_a_session_that_is_being_taken_does_not_look_abandoned(
             rows = await take(*args)
             waiting.append(asyncio.create_task(engine.session("one").outcome()))
             with pytest.raises(AlreadyRunning):
-                await engine.resume("one")
+                await engine.session("one").resume()
             return rows
 
         monkeypatch.setattr(engine.store, "take", slow_take)
@@ -263,7 +263,7 @@ async def test_what_an_observer_resumes_an_open_engine_picks_up(tmp_path: Path) 
         await engine.start(brief, session_id="one", paused=True)
         async with Engine(tmp_path / "store.db", drives="none") as observer:
             began = time.monotonic()
-            await observer.resume("one", here=False, by="ann")
+            await observer.session("one").resume(here=False, by="ann")
             async for info in engine.session("one").watch():
                 if info.status is Status.COMPLETED:
                     break
@@ -276,7 +276,7 @@ async def test_what_is_unpaused_in_the_view_an_open_engine_picks_up(tmp_path: Pa
         await engine.start(brief, session_id="one", paused=True)
         await engine.start(chat, session_id="two")
         await engine.idle()
-        await engine.pause("two")
+        await engine.session("two").pause()
         outside_sql(tmp_path / "store.db", "UPDATE workflow_states SET pause_requested = 0")
         async for info in engine.session("one").watch():
             if info.status is Status.COMPLETED:

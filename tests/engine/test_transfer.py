@@ -103,7 +103,7 @@ async def test_an_imported_session_goes_on_where_it_was_and_receives_what_came_b
     await written(tmp_path / "s.jsonl")
     async with Engine(":memory:", workflows=ALL) as engine:
         await engine.import_session(tmp_path / "s.jsonl")
-        outcome = await (await engine.resume("s")).outcome()
+        outcome = await (await engine.session("s").resume()).outcome()
         assert (outcome.status, outcome.state.heard) == (Status.COMPLETED, ["one", "two"])
         assert len(outcome.state.big) == 30_000
         events = [event.event_type async for event in engine.session("s").events()]
@@ -150,7 +150,7 @@ async def test_under_another_id_it_is_another_session(tmp_path: Path) -> None:
         with pytest.raises(InputConflict):
             await engine.import_session(path, session_id="s")
         assert (await engine.import_session(path, session_id="copy")).session_id == "copy"
-        assert (await (await engine.resume("copy")).outcome()).state.heard == ["one", "two"]
+        assert (await (await engine.session("copy").resume()).outcome()).state.heard == ["one", "two"]
         assert (await engine.session("s").info()).status is Status.PAUSED
         assert (await engine.verify()).ok
         with pytest.raises(InvalidSessionId):
@@ -314,9 +314,9 @@ async def test_an_imported_session_never_uses_the_artifact_folder_of_its_sender(
         assert await engine.sessions() == []
         await engine.import_session(tmp_path / "n.jsonl", folder=mine)
         with pytest.raises(FolderRefused, match=r"write its files again with\s+restore\(\)"):
-            await engine.resume("n1")
+            await engine.session("n1").resume()
         assert await engine.session("n1").restore() == ["text.md"]
-        outcome = await (await engine.resume("n1")).outcome()
+        outcome = await (await engine.session("n1").resume()).outcome()
         assert (outcome.status, outcome.state.more) == (Status.COMPLETED, "jotted\nmore\n")
         assert (await engine.verify()).ok
         assert [each.state for each in await engine.session("n1").artifacts()] == ["valid", "valid"]
@@ -332,7 +332,7 @@ async def test_artifacts_that_were_copied_before_the_import_are_found(tmp_path: 
         with pytest.raises(FolderRefused, match="belongs to session 'n1'"):
             await engine.import_session(tmp_path / "n.jsonl", session_id="other", folder=tmp_path / "mine")
         await engine.import_session(tmp_path / "n.jsonl", folder=tmp_path / "mine")
-        assert (await (await engine.resume("n1")).outcome()).status is Status.COMPLETED
+        assert (await (await engine.session("n1").resume()).outcome()).status is Status.COMPLETED
 
 
 @on_loop
@@ -359,7 +359,7 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
     async with Engine(":memory:", workflows=ALL) as here:
         await (await here.start(calls, session_id="root")).outcome()
         await (await here.start(talk, session_id="own")).outcome()
-        await here.pause("own", reason="lunch", by="ann", mode="abort")
+        await here.session("own").pause(reason="lunch", by="ann", mode="abort")
         await here.schedule("daily", talk, cron="0 7 * * *", zone="Europe/Berlin")
         await here.schedule("resting", talk, cron="0 8 * * *")
         await here.pause_schedule("resting", by="ann")
@@ -388,7 +388,7 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
         again = await here.move(there)  # what has continued or was changed there is left alone
         assert (again.there, again.schedules, again.refused) == (["own", "root"], [], {})
 
-        await here.resume("own")
+        await here.session("own").resume()
         await here.session("own").send("one")
         await here.session("own").outcome()
         refused = await here.move(there)
@@ -457,7 +457,7 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
         # another session with the id of a removed one, and a removed one that has continued since, are moved
         await here.session("own").remove()
         await (await here.start(talk, session_id="own", paused=True)).outcome()
-        await here.resume("root")
+        await here.session("root").resume()
         [child] = await here.session("root").children()
         await here.session(child.session_id).send("on")
         await here.session("root").outcome()
@@ -475,13 +475,13 @@ async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Pat
     async with Engine(first, workflows=[*ALL, failing]) as engine:
         await (await engine.start(calls, session_id="root")).outcome()
         await (await engine.start(talk, session_id="own")).outcome()
-        await engine.pause("own", by="ann")
+        await engine.session("own").pause(by="ann")
         await (await engine.start(failing, session_id="wrong")).outcome()
         await engine.schedule("daily", talk, cron="0 7 * * *")
         await engine.schedule("weekly", talk, cron="0 7 * * 1")
         await engine.move(second)
     async with Engine(second, workflows=ALL, drives="none") as engine:
-        await engine.resume("own", by="ann", here=False)
+        await engine.session("own").resume(by="ann", here=False)
         await engine.schedule("weekly", talk, cron="0 9 * * 1")
         planned = await engine.move(first, dry_run=True)
         back = await engine.move(first)

@@ -86,7 +86,7 @@ STATUSES = ("waiting", "sleeping")
 @on_loop
 async def test_pause(status: str, tmp_path: Path) -> None:
     async with standing(status, tmp_path / "h.db") as stage:
-        assert await stage.session.pause("later", by="ann") is Status.PAUSED
+        assert (await stage.session.pause("later", by="ann"))[0].status is Status.PAUSED
         assert [pause.by for pause in await stage.session.pauses()] == ["ann"]
         assert (await stage.session.info()).step == "wait"
         assert stage.calls == []
@@ -222,7 +222,7 @@ async def test_a_timer_that_is_due_while_another_branch_keeps_the_session_pausin
     async with Engine(tmp_path / "h.db", clock=clock) as engine:
         session = await engine.start(Workflow("both", state=Desk, steps=[both, rest]))
         await busy.wait()
-        assert await session.pause() is Status.PAUSING
+        assert (await session.pause())[0].status is Status.PAUSING
         clock.advance(HOUR)
         go.set()
         outcome = await session.outcome()

@@ -418,8 +418,10 @@ async def test_a_session_that_is_open_below_a_cancelled_one_is_named_with_the_wa
         report = await engine.verify()
         [problem] = report.problems
         assert (problem.what, problem.session_id) == ("session", child.session_id)
-        assert "still open, although 'f' above it was cancelled. Call engine.cancel('f') again" in problem.text
-        await engine.cancel("f")
+        assert (
+            "still open, although 'f' above it was cancelled. Call engine.session('f').cancel() again" in problem.text
+        )
+        await engine.session("f").cancel()
         assert (await engine.verify()).ok
         await engine.session(child.session_id).rewind("ask")  # a person wants it again, without its parent
         assert (await engine.session(child.session_id).info()).status is Status.READY
@@ -431,10 +433,10 @@ async def test_what_a_reopened_session_calls_is_open_below_it_and_no_problem(tmp
     above = Workflow("above", state=Doc, steps=[call_family])
     async with Engine(tmp_path / "store.db", workflows=[above, family, leaf]) as engine:
         await (await engine.start(above, session_id="a")).outcome()
-        await engine.cancel("a")
+        await engine.session("a").cancel()
         [middle] = await engine.sessions(workflow="family")
         await engine.session(middle.session_id).rewind("call")  # a person wants it again, without its parent
-        await (await engine.resume(middle.session_id)).outcome()
+        await (await engine.session(middle.session_id).resume()).outcome()
         statuses = {info.status for info in await engine.session(middle.session_id).children()}
         assert statuses == {Status.CANCELLED, Status.WAITING}
         assert (await engine.verify()).problems == []
@@ -464,7 +466,7 @@ async def test_below_a_completed_session_only_a_child_that_it_did_not_wait_for_m
         [child] = await engine.session("h").children()
         assert child.status is Status.WAITING
         assert (await engine.verify()).problems == []
-        assert await engine.cancel("h") is Status.COMPLETED  # it ends what is open below it
+        assert await engine.session("h").cancel() is Status.COMPLETED  # it ends what is open below it
         assert (await engine.session(child.session_id).info()).status is Status.CANCELLED
 
 
@@ -498,11 +500,11 @@ async def test_a_session_that_was_to_end_is_named_even_if_it_was_reopened_before
     path = tmp_path / "store.db"
     async with Engine(path, workflows=[leaf]) as engine:
         await (await engine.start(leaf, session_id="x")).outcome()
-        await engine.cancel("x")
+        await engine.session("x").cancel()
         await engine.session("x").rewind("ask")
         with monkeypatch.context() as patch:
             patch.setattr(endings, "_end", lambda connection, engine, row, at: row)
-            await engine.cancel("x")
+            await engine.session("x").cancel()
         [problem] = (await engine.verify()).problems
         assert "it was cancelled, but is still open" in problem.text
 
@@ -516,5 +518,5 @@ async def test_below_a_damaged_session_only_the_damage_is_reported(tmp_path: Pat
     async with Engine(tmp_path / "store.db", workflows=[family, leaf], drives="none") as engine:
         assert {problem.session_id for problem in (await engine.verify()).problems} == {"f"}
         children = await engine.sessions(workflow="leaf")
-        await engine.cancel(children[0].session_id)  # its parent cannot be told
+        await engine.session(children[0].session_id).cancel()  # its parent cannot be told
         assert (await engine.session(children[0].session_id).info()).status is Status.CANCELLED

@@ -322,4 +322,4 @@ async def test_a_sleeping_session_can_be_accepted_beforehand_and_sleeps_on() -> 
 async def test_code_is_accepted_or_left_out() -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(ValueError, match="code must be 'accept' or None, not 'maybe'"):
-            await engine.resume("m-1", code="maybe")  # type: ignore[call-overload]
+            await engine.session("m-1").resume(code="maybe")  # type: ignore[arg-type]

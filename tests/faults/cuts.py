@@ -70,14 +70,14 @@ async def waiting(engine: Engine, id: str) -> None:
     while len(await engine.session(id).questions()) < LEAVES:  # a leaf that was just created looks calm, too
         if await engine.standing_pause() is not None:  # a pause of everything that was cut took effect afterwards
             await engine.lift_pause()
-            await engine.resume(id)
+            await engine.session(id).resume()
         await asyncio.sleep(0.001)
     await settled(engine, id)
 
 
 async def paused(engine: Engine, id: str) -> None:
     await waiting(engine, id)
-    await engine.pause(id)
+    await engine.session(id).pause()
     await settled(engine, id)
 
 
@@ -97,7 +97,7 @@ async def answered(engine: Engine, id: str) -> Any:
 
 async def everything(engine: Engine, id: str) -> None:
     """Pause everything and lift that pause. Whatever is cut, the pause can be lifted afterwards."""
-    await engine.pause(everything=True)
+    await engine.pause_all()
     await engine.lift_pause()
 
 
@@ -123,15 +123,15 @@ class Verb(NamedTuple):
 VERBS: dict[str, Verb] = {
     "start": Verb(nothing, lambda engine, id: engine.start(tree, session_id=id)),
     "start paused": Verb(nothing, lambda engine, id: engine.start(tree, session_id=id, paused=True)),
-    "pause": Verb(waiting, lambda engine, id: engine.pause(id)),
-    "pause and wait": Verb(waiting, lambda engine, id: engine.pause(id, wait=True)),
+    "pause": Verb(waiting, lambda engine, id: engine.session(id).pause()),
+    "pause and wait": Verb(waiting, lambda engine, id: engine.session(id).pause(wait=True)),
     "pause everything": Verb(waiting, everything),
-    "resume": Verb(paused, lambda engine, id: engine.resume(id)),
-    "resume elsewhere": Verb(paused, lambda engine, id: engine.resume(id, here=False)),
+    "resume": Verb(paused, lambda engine, id: engine.session(id).resume()),
+    "resume elsewhere": Verb(paused, lambda engine, id: engine.session(id).resume(here=False)),
     "take up": Verb(ready, lambda engine, id: engine.session(id).take_up()),
     "take ready": Verb(ready, lambda engine, id: engine.take_ready()),
-    "cancel": Verb(waiting, lambda engine, id: engine.cancel(id, reason="enough")),
-    "cancel paused": Verb(paused, lambda engine, id: engine.cancel(id, reason="enough")),
+    "cancel": Verb(waiting, lambda engine, id: engine.session(id).cancel(reason="enough")),
+    "cancel paused": Verb(paused, lambda engine, id: engine.session(id).cancel(reason="enough")),
     "edit": Verb(waiting, lambda engine, id: engine.session(id).edit(note="changed")),
     "rewind": Verb(waiting, lambda engine, id: engine.session(id).rewind("branch")),
     "fork": Verb(waiting, lambda engine, id: engine.session(id).fork(session_id=f"{id}-fork")),
@@ -197,11 +197,11 @@ async def after(engine: Engine, name: str, id: str) -> list[str]:
     """Return what is wrong with a tree after a cut. In the end the tree is cancelled."""
     wrong = await damage(engine, id)
     if name == "rewind":
-        await engine.resume(id)
+        await engine.session(id).resume()
         await settled(engine, id)
         if (count := len(await engine.session(id).questions())) != LEAVES:
             wrong.append(f"{count} open questions instead of {LEAVES}")
-    await engine.cancel(id)
+    await engine.session(id).cancel()
     rows = await engine.store.find(Filter(session_id=id, tree=True))
     await engine.idle(*(row.session_id for row in rows))
     rows = await engine.store.find(Filter(session_id=id, tree=True))

@@ -121,7 +121,7 @@ async def _complete_at_last(engine: Engine, program: Program) -> None:
         try:
             if await engine.store.get(SESSION) is None:
                 await programs.complete(engine, program)
-            while (await (await engine.resume(SESSION, by="ann")).outcome()).status is not Status.COMPLETED:
+            while (await (await engine.session(SESSION).resume(by="ann")).outcome()).status is not Status.COMPLETED:
                 pass
         except StoreReadOnly:
             await _recovery(engine)

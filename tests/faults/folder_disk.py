@@ -133,7 +133,7 @@ async def live(folder: Path, disk: Disk) -> Seen:
             disk.heal()
             outcome = await act(engine)
             with suppress(FolderRefused):
-                outcome = await _outcome(await engine.resume("s1"), pauses)
+                outcome = await _outcome(await engine.session("s1").resume(), pauses)
             assert outcome is not None, f"{refusals!r}"
             assert outcome.status.value == "completed", f"{outcome!r} after {refusals!r}"
             assert {each.state for each in await engine.session("s1").artifacts()} == {"valid"}

@@ -161,7 +161,7 @@ class Day:
         GATES["finishing"].set()
         self.seen["checkpoint"] = await error_of(finishing.outcome())
         self.seen["ballast after checkpoint"] = self.ballast()
-        self.seen["pause"] = await error_of(engine.pause(everything=True, by="ann", mode="abort"))
+        self.seen["pause"] = await error_of(engine.pause_all(by="ann", mode="abort"))
         if not self.seen["pause"]:
             self.seen["cut"] = (await cut.outcome()).status
         self.seen["ballast after pause"] = self.ballast()
@@ -233,7 +233,7 @@ class Day:
             self.seen["ballast at last"] = self.ballast()
             for topic in ("finishing", "cut"):
                 GATES[topic].set()
-                outcome = await (await engine.resume(topic, by="ann")).outcome()
+                outcome = await (await engine.session(topic).resume(by="ann")).outcome()
                 self.seen[topic + " at last"] = [outcome.status, outcome.state.text, CALLS[topic]]
 
 

@@ -325,7 +325,7 @@ async def _removed(engine: Engine, id: str) -> None:
 
 
 async def _resumed(engine: Engine, id: str) -> None:
-    session = await engine.resume(id, edits="accept", code="accept")
+    session = await engine.session(id).resume(edits="accept", code="accept")
     await session.outcome()
 
 

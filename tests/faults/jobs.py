@@ -144,7 +144,7 @@ async def _drive(store: SqliteStore, session_id: str, verb: Verb, signals: bool)
 async def _begin(engine: Engine, session_id: str, verb: Verb) -> Session[Any]:
     if verb == "start":
         return await engine.start(sample, session_id=session_id, topic=TOPIC)
-    return await engine.resume(session_id, steal=verb == "steal")
+    return await engine.session(session_id).resume(steal=verb == "steal")
 
 
 def accompany(
@@ -216,7 +216,7 @@ async def _try(engine: Engine, each: dict[str, str], verb: Verb) -> dict[str, An
             given = Waiting(gate=each["end"], runs=each["runs"])
             session: Session[Any] = await engine.start(waiting, given, session_id=each["session"])
         else:
-            session = await engine.resume(each["session"])
+            session = await engine.session(each["session"]).resume()
         return {"result": (await session.outcome()).status.value}
     except PausepointError as error:
         return {"result": type(error).__name__, "text": str(error), "holder": getattr(error, "holder", "")}
@@ -247,7 +247,7 @@ async def _take_next(path: str, session_id: str) -> None:
         while session is None:
             began = time.monotonic()
             try:
-                session = await engine.resume(session_id)
+                session = await engine.session(session_id).resume()
             except AlreadyRunning:
                 say({"refused": began})
                 await asyncio.sleep(0.005)
@@ -273,9 +273,9 @@ async def _flip(store: SqliteStore, sessions: list[str], me: str, count: int, ga
             first = await _signals(store, session_id)
             try:
                 if verb == "pause":
-                    await engine.pause(session_id, by=by)
+                    await engine.session(session_id).pause(by=by)
                 else:
-                    await engine.resume(session_id, by=by)
+                    await engine.session(session_id).resume(by=by)
                 result = "ok"
             except PausepointError as error:
                 result = type(error).__name__

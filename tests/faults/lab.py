@@ -158,7 +158,7 @@ class Lab:
         return state, sorted(emitted)
 
     def pause(self, session: str, mode: PauseMode = "finish") -> Status:
-        return self.do(self.engine.pause(session, by="operator", mode=mode))[0].status
+        return self.do(self.engine.session(session).pause(by="operator", mode=mode))[0].status
 
 
 def _label(record: Record) -> str:

@@ -73,7 +73,7 @@ async def compose(label: str) -> str:
 async def ask_for_a_break(label: str) -> str:
     NOW.ran(label)
     assert NOW.engine is not None
-    await NOW.engine.pause(SESSION, reason="lunch", by="ann")
+    await NOW.engine.session(SESSION).pause(reason="lunch", by="ann")
     return label
 
 

@@ -46,13 +46,13 @@ async def begun_after(engine: Engine, file: Path) -> int:
     The sessions are resumed one after the other, so most of them are observed for longer than the sleep. In the end
     every session runs again.
     """
-    await engine.pause(workflow="looping", wait=True)
+    await engine.select(workflow="looping").pause(wait=True)
     paused_at = file.stat().st_size
     await asyncio.sleep(0.004)
     early, sessions = 0, [info.session_id for info in await engine.sessions()]
     for session_id in sessions:
         early += begun_since(paused_at, file)[session_id]
-        await engine.resume(session_id, here=False)
+        await engine.session(session_id).resume(here=False)
     while len(begun_since(paused_at, file)) < len(sessions):
         await asyncio.sleep(0.001)
     return early

@@ -115,11 +115,11 @@ async def found_after(path: Path, name: str) -> list[str]:
         wrong = [] if len(below) == 1 else [f"the tree is half done: {ended}"]
         wrong += [str(problem) for problem in (await engine.verify()).problems]
         if name == "rewind":
-            await engine.resume("t")
+            await engine.session("t").resume()
             await settled(engine, "t")
             count = len(await engine.session("t").questions())
             wrong += [] if count == 2 else [f"{count} open questions instead of 2"]
-        await engine.cancel("t")
+        await engine.session("t").cancel()
         statuses = {row.status for row in await engine.store.find(Filter(session_id="t", tree=True))}
         wrong += [] if statuses == {Status.CANCELLED} else [f"after another cancel: {statuses}"]
         wrong += ["questions stay open"] if await engine.session("t").questions() else []
@@ -171,4 +171,4 @@ async def test_the_next_engine_ends_a_tree_that_an_engine_without_this_left_half
         assert await engine.session("t").questions() == []
         told = [event.event_type async for event in engine.session(rows[0].session_id).events()]
         assert told[-2:] == ["cancel.requested", "session.cancelled"]
-        assert await asyncio.wait_for(engine.cancel("t"), PATIENCE) is Status.CANCELLED
+        assert await asyncio.wait_for(engine.session("t").cancel(), PATIENCE) is Status.CANCELLED

@@ -156,7 +156,8 @@ async def test_a_flipped_bit_in_the_index_of_ids_hides_no_session_and_the_named_
     path.write_bytes(raw)
     async with Engine(path, workflows=[flow], signals=False) as engine:
         for call in (lambda id: engine.session(id).info(), lambda id: engine.session(id).state(), engine.find,
-                     engine.pause, engine.resume, lambda id: engine.session(id).remove()):  # fmt: skip
+                     lambda id: engine.session(id).pause(), lambda id: engine.session(id).resume(),
+                     lambda id: engine.session(id).remove()):  # fmt: skip
             with pytest.raises(DamagedRecord, match=r"'octopus' exists, but the index .* REINDEX"):
                 await call("octopus")
         with pytest.raises(UnknownSession):

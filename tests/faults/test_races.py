@@ -62,7 +62,7 @@ def started_beside_a_pause(lab: Lab, twin: str = "") -> tuple[list[SessionRow], 
     ]
     for child in children:
         assert "ready" in child.hear()
-    lab.do(lab.engine.pause(everything=True, reason="fire drill"))
+    lab.do(lab.engine.pause_all(reason="fire drill"))
     gate.touch()
     count = sum(child.hear()["started"] for child in children)
     assert [child.wait() for child in children] == [0] * 4

@@ -123,7 +123,7 @@ async with Engine(args[0], workflows=[agent]) as engine:
 
 PAUSE = """
 async with Engine(args[0], drives="none") as engine:
-    await engine.pause(everything=True, reason="stop", by="ann")
+    await engine.pause_all(reason="stop", by="ann")
     say("paused")
 """
 
@@ -245,7 +245,7 @@ async def test_a_request_that_was_stored_and_lifted_is_not_stored_again(
     path = tmp_path / "p.db"
     async with Engine(path, workflows=[note]) as engine:
         monkeypatch.setattr(flags, "show", killed)
-        await engine.pause(everything=True, by="ann")
+        await engine.pause_all(by="ann")
         assert "request" in json.loads(flag_of(path).read_text())
         await engine.lift_pause()
     async with Engine(path, workflows=[note]) as engine:
@@ -267,9 +267,9 @@ async def test_a_request_beside_a_pause_that_is_stored_asks_for_nothing_more(
 
     path = tmp_path / "p.db"
     async with Engine(path, workflows=[note]) as engine:
-        await engine.pause(everything=True, by="ann")
+        await engine.pause_all(by="ann")
         monkeypatch.setattr(flags, "show", killed)
-        await engine.pause(everything=True, by="ben")
+        await engine.pause_all(by="ben")
         assert "request" not in json.loads(flag_of(path).read_text()), "there is nothing to store"
         flag = engine.store.flag()
         assert flag is not None
@@ -290,7 +290,7 @@ async def test_the_pause_is_tried_until_it_is_stored_and_says_what_it_waits_for(
     path = tmp_path / "p.db"
     with stopped(path) as theirs:
         async with Engine(path, drives="none") as engine:
-            pausing = asyncio.create_task(engine.pause(everything=True))
+            pausing = asyncio.create_task(engine.pause_all())
             await async_until(lambda: caplog.text.count(f"`kill -CONT {theirs.pid}`") >= 3)
             assert not pausing.done()
             assert (
@@ -312,5 +312,5 @@ async def test_a_pause_that_fails_for_another_reason_leaves_no_flag(
         for name in (str(path), f"{path}-wal", f"{path}-shm"):
             Path(name).rename(f"{name}.away")
         with pytest.raises(StoreUnavailable, match="removed or replaced"):
-            await engine.pause(everything=True)
+            await engine.pause_all()
         assert not flag_of(path).exists()

@@ -93,7 +93,7 @@ async def test_progress_is_true_at_every_moment_also_for_who_looks_from_elsewher
         flow = workflow(watched, concurrency=1, retry=NOTHING_TWICE)
         await engine.start(flow, session_id="s1", paused=True)
         sessions.append(other.session("s1"))
-        outcome = await (await engine.resume("s1")).outcome()
+        outcome = await (await engine.session("s1").resume()).outcome()
         assert [state.processed_chunks for state in seen] == [0, 1, 2, 3, 3, 4, 5, 6, 6, 7]
         assert [state.failed_chunks for state in seen] == [[]] * 4 + [[3]] * 4 + [[3, 7]] * 2
         assert [state.status for state in seen] == ["pending"] + ["partial"] * 9

@@ -10,7 +10,7 @@ import shutil
 import signal
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from tempfile import mkdtemp
@@ -66,15 +66,15 @@ class Project:
         self.agents.append(started)
         return started
 
-    async def paused_in_flight(self, engine: Engine, agents: int = 1, **options: Any) -> None:
+    async def paused_in_flight(self, pause: Callable[..., Awaitable[Any]], agents: int = 1, **options: Any) -> None:
         """Pause agents that are in their first calls and were started with ``--hold go``.
 
         So the pause is in time, however busy the machine is.
         """
         await async_until(lambda: len(self.done) >= agents)
-        await engine.pause(**options)
+        await pause(**options)
         (self.folder / "go").touch()
-        await engine.pause(**options, wait=True)
+        await pause(**options, wait=True)
 
     def close(self) -> None:
         """Kill agents that a failed test has left, and remove the folder of the socket."""

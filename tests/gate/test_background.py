@@ -23,7 +23,7 @@ async def test_a_command_in_the_background_is_listed_as_still_running(project: P
         agent = await project.agent("ada", *options)
         try:
             await async_until(lambda: any(_runs(pid, b"sleep\x0061.7") for pid in _processes()))
-            await engine.pause("claude-ada", wait=True)
+            await engine.session("claude-ada").pause(wait=True)
             await async_until(lambda: any(gate.waiting for gate in agents))
             async with asyncio.timeout(PATIENCE):
                 while not (found := await agent_note(engine, await engine.session("claude-ada").info())).background:
@@ -58,9 +58,9 @@ async def test_a_call_at_the_agent_s_own_prompt_counts_as_in_flight(project: Pro
     async with project.served() as (engine, agents):
         await said_to(project.socket, {"v": 1, "event": "before", "agent": agent, "call": call})
         await said_to(project.socket, {"v": 1, "event": "asks", "agent": agent, "call": {"name": "Edit"}})
-        found = await engine.pause("claude-ada", wait=True, timeout=0.5)
+        found = await engine.session("claude-ada").pause(wait=True, timeout=0.5)
         assert [each.operations for each in found.working] == [("Edit",)]
         [gate] = agents
         assert [call.asks for call in gate.in_flight] == [True]
         await said_to(project.socket, {"v": 1, "event": "stop", "agent": agent})
-        await engine.pause("claude-ada", wait=True)
+        await engine.session("claude-ada").pause(wait=True)

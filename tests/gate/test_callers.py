@@ -87,7 +87,7 @@ async def test_a_script_waits_at_a_real_gate_and_a_pause_does_not_wait_for_its_a
         return asyncio.create_task(asyncio.to_thread(caller.before, "deploy", {"env": "prod"}, None, reasons.append))
 
     async with project.served("Bash", "deploy") as (engine, agents):
-        await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
+        await engine.pause_all(reason="lunch", by="ann", wait=True)
         waits = ask()
         await async_until(lambda: bool(reasons))
         assert reasons == ["paused: lunch (by ann)"]
@@ -102,9 +102,11 @@ async def test_a_script_waits_at_a_real_gate_and_a_pause_does_not_wait_for_its_a
         [question] = await engine.questions()
         await engine.answer(question.id, {"approved": True}, by="ann")
         assert await waits == Verdict("run", approved=True)
-        await engine.pause("script-deploy", wait=True)  # returns, although nobody knows whether the action has ended
+        await engine.session("script-deploy").pause(
+            wait=True
+        )  # returns, although nobody knows whether the action has ended
         assert not [gate for gate in agents if gate.calls]
-        await engine.resume("script-deploy")
+        await engine.session("script-deploy").resume()
         assert await asyncio.to_thread(caller.spend, 0.5, 9)
 
 

@@ -52,7 +52,7 @@ async def test_three_agents_stop_at_one_pause_and_each_call_is_made_once(
         running = [agents.start(f"[plan {name}] Go.") for name in names]
         await until(lambda: len(project.done) >= 3)
         pressed = project.done.total()
-        await engine.pause(everything=True, reason="lunch", by="ann", wait=True)
+        await engine.pause_all(reason="lunch", by="ann", wait=True)
         made = project.done
         assert made.total() <= pressed + len(names), "only calls in flight were completed"
         await until(lambda: len(list(gates)) == 3 and all(gate.waiting for gate in gates))
@@ -112,7 +112,7 @@ async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
     async with project.served() as (engine, gates):
         first = agents.start("[plan ada] Go.", "--session-id", session)
         await until(lambda: len(project.done) >= 1)
-        await engine.pause(everything=True, wait=True)
+        await engine.pause_all(wait=True)
         await until(lambda: any(gate.waiting for gate in gates))
         first.send_signal(signal.SIGKILL)
         await asyncio.to_thread(first.wait)
@@ -143,7 +143,7 @@ async def test_a_call_that_a_person_interrupts_in_the_window_is_over(
         await until(lambda: "begun" in project.done)
         window.press(ESC)
         with excused():
-            await engine.pause(everything=True, wait=True)
+            await engine.pause_all(wait=True)
         await typed(window, "Next.", lambda: any(gate.waiting for gate in gates))
         assert project.done == {"begun": 1}
         await engine.lift_pause()

@@ -90,11 +90,11 @@ async def test_a_frozen_call_stops_in_the_middle_and_is_made_once(project: Proje
         running = await project.agent("ada", "--calls", "1", "--own-session", "--command", COUNTING)
         await async_until(lambda: counter.has_begun)
         for _ in range(2):
-            await engine.pause("claude-ada", freeze=True, wait=True)
+            await engine.session("claude-ada").pause(freeze=True, wait=True)
             await counter.stands_still(control)
             await async_until(lambda: _says(engine, "frozen)"))
             assert not (await agent_note(engine, await engine.session("claude-ada").info())).call, "it has begun"
-            await engine.resume("claude-ada")
+            await engine.session("claude-ada").resume()
             await counter.grows()
         assert not list(project.socket.parent.glob("*.frozen"))
         counter.stop()
@@ -117,7 +117,7 @@ async def test_commands_in_the_background_are_frozen_and_the_hook_is_not(project
         options = ["--calls", "2", "--background", "--command", COUNTING, "--linger", "0", "--think", "0.5"]
         running = await project.agent("ada", *options)
         await async_until(lambda: counter.has_begun)
-        await engine.pause(everything=True, freeze=True)
+        await engine.pause_all(freeze=True)
         await async_until(lambda: counter.states == {"T"})
         await async_until(lambda: any(gate.waiting for gate in agents))
         await counter.stands_still(control)
@@ -140,14 +140,14 @@ async def test_a_pause_that_aborts_ends_no_command_of_an_agent(project: Project,
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "2", "--command", COUNTING)
         await async_until(lambda: counter.has_begun)
-        await engine.pause("claude-ada", mode="abort", wait=True)
+        await engine.session("claude-ada").pause(mode="abort", wait=True)
         await counter.grows()
         counter.stop()
         await async_until(
             lambda: any(gate.waiting for gate in agents)
         )  # the call has ended while the session was paused
         Counter(project.folder, "ada-2").stop()
-        await engine.resume("claude-ada")
+        await engine.session("claude-ada").resume()
         await ended([running])
         assert project.done == {"ada-1": 1, "ada-2": 1}
         await async_until(lambda: not list(agents))

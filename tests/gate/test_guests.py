@@ -52,7 +52,7 @@ async def test_an_agent_whose_model_has_reached_its_limit_is_at_rest(project: Pr
         await project.call_hook("StopFailure", "ada", error="rate_limit")
         assert lines == ["was stopped by its model: rate_limit", "rests"]
         async with asyncio.timeout(PATIENCE):
-            await engine.pause(everything=True, wait=True)
+            await engine.pause_all(wait=True)
 
 
 @pytest.mark.long
@@ -60,7 +60,7 @@ async def test_an_agent_whose_model_has_reached_its_limit_is_at_rest(project: Pr
 async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: Project) -> None:
     async with project.served() as (engine, agents):
         running = [await project.agent(name, "--calls", "5", "--hold", "go") for name in SIX]
-        await project.paused_in_flight(engine, len(SIX), everything=True, reason="lunch", by="ann")
+        await project.paused_in_flight(engine.pause_all, len(SIX), reason="lunch", by="ann")
         made = project.done
         assert set((await statuses(engine)).values()) <= {"paused", "completed"}
         await async_until(lambda: all(gate.waiting for gate in agents))
@@ -78,7 +78,7 @@ async def test_six_agents_stop_at_one_pause_and_each_call_is_made_once(project: 
 async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> None:
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "3", "--hold", "go")
-        await project.paused_in_flight(engine, session_id="claude-ada")
+        await project.paused_in_flight(engine.session("claude-ada").pause)
         await async_until(lambda: any(gate.waiting for gate in agents))
         [gate] = agents
         assert [(call.name, call.arguments["description"]) for call in gate.pending] == [
@@ -86,7 +86,7 @@ async def test_a_paused_session_shows_the_call_that_waits(project: Project) -> N
         ]
         calls = [event async for event in engine.session("claude-ada").events() if event.event_type == "agent.call"]
         assert calls[-1].data["id"] == gate.waiting[0].id
-        await engine.resume("claude-ada")
+        await engine.session("claude-ada").resume()
         await ended([running])
         assert project.done == all_once(["ada"], 3)
 
@@ -100,7 +100,7 @@ async def test_a_pause_stops_any_kind_of_agent(project: Project, options: list[s
     """Calls at once, sub-agents, and a call that the agent's own rules refuse, whose end is not reported."""
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "6", "--turn", "3", "--hold", "go", *options)
-        await project.paused_in_flight(engine, everything=True)
+        await project.paused_in_flight(engine.pause_all)
         made = project.done
         await async_until(lambda: all(gate.waiting for gate in agents))
         assert project.done == made
@@ -157,7 +157,7 @@ async def test_a_cancelled_agent_is_refused_every_further_call(project: Project)
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "12", "--hold", "go")
         await async_until(lambda: len(project.done) == 1)
-        await engine.cancel("claude-ada", by="ann")
+        await engine.session("claude-ada").cancel(by="ann")
         (project.folder / "go").touch()
         await async_until(lambda: all(gate.is_closed for gate in agents))
         made = project.done
@@ -175,12 +175,12 @@ async def test_a_cancelled_agent_is_refused_every_further_call(project: Project)
 async def test_an_agent_that_is_killed_has_failed_and_can_continue(project: Project) -> None:
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "4", "--hold", "go")
-        await project.paused_in_flight(engine, session_id="claude-ada")
+        await project.paused_in_flight(engine.session("claude-ada").pause)
         await async_until(lambda: any(gate.waiting for gate in agents))
         running.send_signal(signal.SIGKILL)
         await running.wait()
         await async_until(lambda: not any(gate.waiting for gate in agents))  # its hook has gone with it
-        await engine.resume("claude-ada")
+        await engine.session("claude-ada").resume()
         await async_until(lambda: not list(agents))
         info = await engine.session("claude-ada").info()
         assert (info.status, info.failure and info.failure.type) == (Status.FAILED, "AgentGone")
@@ -216,8 +216,8 @@ async def test_a_spent_budget_holds_the_next_call(project: Project) -> None:
     async with project.served() as (engine, _):
         await project.call_hook("SessionStart", "ada")
         await async_until(lambda: _is(engine, "ada", "ready"))
-        await engine.pause("claude-ada")
-        await engine.resume("claude-ada", budget=0.5)
+        await engine.session("claude-ada").pause()
+        await engine.session("claude-ada").resume(budget=0.5)
         message = {"v": 1, "event": "spend", "agent": {"kind": "claude", "session": "ada"}, "usd": 0.75, "tokens": 9}
         assert await said_to(project.socket, message) == {"do": "ok"}
         await async_until(lambda: _spent(engine, "claude-ada", 9))
@@ -227,7 +227,7 @@ async def test_a_spent_budget_holds_the_next_call(project: Project) -> None:
         await async_until(lambda: _is(engine, "ada", "paused"))
         [pause] = await engine.session("claude-ada").pauses()
         assert pause.kind == "budget"
-        await engine.resume("claude-ada", budget=2)
+        await engine.session("claude-ada").resume(budget=2)
         assert await asks == (0, None)
 
 

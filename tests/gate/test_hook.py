@@ -38,7 +38,7 @@ def denied(said: Any) -> str:
 async def test_without_a_server_calls_run_until_everything_is_paused(project: Project) -> None:
     assert await project.call_hook("PreToolUse", **CALL) == (0, None)
     async with Engine(project.store) as engine:
-        await engine.pause(everything=True, reason="lunch", by="ann")
+        await engine.pause_all(reason="lunch", by="ann")
         waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
         flag = Path(f"{project.store}-paused")
         assert json.loads(flag.read_text())["reason"] == "lunch"
@@ -54,7 +54,7 @@ async def test_without_a_server_calls_run_until_everything_is_paused(project: Pr
 async def test_a_flag_that_a_killed_process_left_is_removed_when_the_store_is_opened(project: Project) -> None:
     flag = Path(f"{project.store}-paused")
     async with Engine(project.store) as engine:
-        await engine.pause(everything=True)
+        await engine.pause_all()
     async with Engine(project.store) as engine:
         assert flag.exists()
         await engine.lift_pause()
@@ -71,7 +71,7 @@ async def test_a_served_gate_holds_calls_before_the_pause_can_be_stored(project:
         await async_until(lambda: _exists(engine, "claude-s"))
         async with Engine(project.store, drives="none") as other:
             with process(LOCKER, project.store) as locker:
-                pausing = asyncio.create_task(other.pause(everything=True))
+                pausing = asyncio.create_task(other.pause_all())
                 await async_until(Path(f"{project.store}-paused").exists)
                 waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
                 await async_until(lambda: any(gate.waiting for gate in agents))
@@ -107,13 +107,13 @@ async def test_a_call_that_waits_finds_the_next_server(project: Project) -> None
     async with project.served() as (engine, agents):
         await project.call_hook("SessionStart")
         await async_until(lambda: _exists(engine, "claude-s"))
-        await engine.pause("claude-s")
+        await engine.session("claude-s").pause()
         waits = asyncio.create_task(project.call_hook("PreToolUse", **CALL))
         await async_until(lambda: any(gate.waiting for gate in agents))
     async with project.served() as (engine, agents):
         await async_until(lambda: any(gate.waiting for gate in agents))
         assert not waits.done()
-        await engine.resume("claude-s")
+        await engine.session("claude-s").resume()
         assert await waits == (0, None)
 
 
@@ -125,7 +125,7 @@ async def _exists(engine: Engine, session_id: str) -> bool:
 @on_loop
 async def test_a_hook_ends_with_its_agent(project: Project, number: signal.Signals) -> None:
     async with project.served() as (engine, agents):
-        await engine.pause(everything=True)
+        await engine.pause_all()
         agent = await project.agent("ada", "--calls", "1")
         await async_until(lambda: any(gate.waiting for gate in agents))
         hooks = _processes(str(project.folder), hook.__file__)
@@ -237,7 +237,7 @@ async def test_long_arguments_are_cut_and_named_by_their_hash(project: Project) 
 async def test_an_agent_that_has_the_hook_twice_or_repeats_an_id_gets_every_answer(project: Project) -> None:
     given = {"tool_name": "Bash", "tool_use_id": "t", "tool_input": {"command": "make"}}
     async with project.served() as (engine, agents):
-        await engine.pause(everything=True)
+        await engine.pause_all()
         both = [asyncio.create_task(project.call_hook("PreToolUse", "ada", **given)) for _ in range(2)]
         await async_until(lambda: [len(gate.waiting) for gate in agents] == [1])
         await engine.lift_pause()

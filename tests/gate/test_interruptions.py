@@ -70,7 +70,7 @@ async def test_a_pause_does_not_wait_for_a_call_that_was_interrupted(project: Pr
         await async_until(lambda: len(project.done) == 1)
         await async_until(lambda: any("sleep 21" in each for each in offspring(running.pid)))
         running.send_signal(signal.SIGUSR1)
-        await engine.pause(everything=True, wait=True)
+        await engine.pause_all(wait=True)
         assert await is_(engine, Status.PAUSED)
         running.terminate()
         await running.wait()
@@ -83,7 +83,7 @@ async def test_an_agent_that_was_interrupted_at_its_gate_rests(project: Project)
     async with project.served() as (engine, agents):
         running = await project.agent("ada", "--calls", "3")
         await async_until(lambda: len(project.done) == 1)
-        await engine.pause(everything=True, wait=True)
+        await engine.pause_all(wait=True)
         await async_until(lambda: any(gate.waiting for gate in agents))
         made = project.done
         running.send_signal(signal.SIGUSR1)

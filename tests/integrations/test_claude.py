@@ -73,7 +73,7 @@ async def test_a_person_decides_about_each_request(forks: ForkServer, tmp_path: 
         assert running.hear() == {"behavior": "deny", "message": "not on a Friday"}
 
         third = await asked(engine)
-        await engine.pause(everything=True, by="ann")
+        await engine.pause_all(by="ann")
         await engine.answer(third.id, True, by="ann")
         assert (await engine.session(third.session_id).info()).status == "paused"
         await engine.lift_pause(by="ann")
@@ -96,7 +96,7 @@ async def test_a_request_whose_process_was_killed_gets_the_answer_that_came_mean
         assert again.hear()["behavior"] == "allow", "the answer is not lost, and nobody is asked twice"
         other = await asked(engine)
         assert other.session_id != question.session_id, "an answer counts for one call"
-        await engine.cancel(other.session_id)
+        await engine.session(other.session_id).cancel()
         assert again.hear() == {"behavior": "deny", "message": "The request was cancelled."}
 
 
@@ -172,13 +172,13 @@ async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_a
         first, printed = started("first", "[plan prices] Go.")
         async with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
             question = await asked(engine)
-            await engine.pause(turn, reason="lunch", by="ann")
+            await engine.session(turn).pause(reason="lunch", by="ann")
             assert (await engine.session(turn).info()).status == "pausing", "a tool call is open"
             await engine.answer(question.id, True, by="ann")
             async with aclosing(engine.session(turn).watch()) as changes:
                 await anext(info async for info in changes if info.status == "paused")
             assert (effects.read_text(), await engine.questions()) == ("one\n", [])
-            await engine.resume(turn)
+            await engine.session(turn).resume()
             await engine.answer((await asked(engine)).id, True, by="ann")
             assert first.wait() == 0, printed.read_text()
             said, _, conversation = printed.read_text().strip().partition(" Conversation: ")
@@ -196,7 +196,7 @@ async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_a
         third, printed = started("third", "[plan prices] Go.")
         async with Engine(tmp_path / ".pausepoint" / "pausepoint.db") as engine:
             question = await asked(engine)
-            await engine.cancel("claude-website-turn-3", by="ann")
+            await engine.session("claude-website-turn-3").cancel(by="ann")
             await engine.answer(question.id, True, by="ann")
         assert third.wait() == 1
         assert "SessionEnded: Session 'claude-website-turn-3' is cancelled" in printed.read_text()

@@ -105,7 +105,7 @@ async def test_a_document_follows_its_session_and_pauses_it(emulator: Emulator, 
         await engine.session("squid").send("one")
         await shown(client, "squid", status="paused", pause_requested=True)
         began, before = time.monotonic(), len([each for each in seen if each.status == "written"])
-        await engine.resume("squid")
+        await engine.session("squid").resume()
         for number in range(20):
             await engine.session("squid").send(str(number))
             await asyncio.sleep(0.05)
@@ -160,7 +160,7 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
         assert await mirror_sessions(engine, client, follow=False) == 0
         assert (await engine.session("ann").info()).status is Status.PAUSED
         assert read(client, "ann")["pause_requested"] is True
-        await engine.resume("ann")
+        await engine.session("ann").resume()
         await engine.idle()
         assert await mirror_sessions(engine, client, follow=False) == 0
         assert read(client, "ann")["pause_requested"] is False
@@ -172,7 +172,7 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
         monkeypatch.setattr(firestore, "document", failing)
         assert await mirror_sessions(engine, client, follow=False) == 1
         assert (await engine.session("ann").info()).status is Status.PAUSED
-        await engine.resume("ann")  # the document still asks for the pause that was
+        await engine.session("ann").resume()  # the document still asks for the pause that was
         await engine.idle()
         monkeypatch.setattr(firestore, "document", document)
         assert await mirror_sessions(engine, client, follow=False) == 0
@@ -212,7 +212,7 @@ async def test_the_pause_of_everything_and_its_end_reach_the_documents(emulator:
             await engine.start(working, session_id="busy", topic="busy")
             await shown(client, "ann", status="waiting")
             await begun.wait()
-            await engine.pause(everything=True)
+            await engine.pause_all()
             await shown(client, "ann", status="paused", pause_requested=True)
             ready.set()
             await shown(client, "busy", status="paused", pause_requested=True)
@@ -347,7 +347,7 @@ def test_the_command_mirrors_what_has_changed_once(
     again = CliRunner().invoke(app, words)
     assert (again.exit_code, "0 documents written." in again.output) == (0, True)
     with Engine("a.db", drives="none") as engine:
-        engine.cancel("squid")
+        engine.session("squid").cancel()
     client.collection("workflow_states").document("squid").update({"pause_requested": True})
     ended = CliRunner().invoke(app, words)
     assert (ended.exit_code, "did not pause squid" in ended.output) == (0, True), ended.output

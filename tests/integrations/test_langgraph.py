@@ -120,12 +120,12 @@ async def test_a_graph_is_paused_killed_and_asked_and_no_node_that_ended_runs_ag
         await scene.kill_in("search")
         driver = await scene.driver()
         await scene.runs(search=2)
-        await engine.pause("offer-1", reason="lunch")  # in this process, while a node runs in the other
+        await engine.session("offer-1").pause(reason="lunch")  # in this process, while a node runs in the other
         scene.go("search")
         await scene.reaches(Status.PAUSED)
         assert scene.effects() == {"search": 2}
 
-        await engine.resume("offer-1", here=False)
+        await engine.session("offer-1").resume(here=False)
         await scene.runs(read=1)
         await scene.killed(driver)
         scene.go("read", "left")
@@ -184,9 +184,9 @@ async def test_a_fork_continues_in_a_copy_of_the_thread() -> None:
     graph = chain(("draft", counted.node("draft")), ("ask", counted.asking("ask")), ("end", counted.node("end")))
     async with Engine(":memory:", hold=0) as engine:
         await (await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})).outcome()
-        await engine.pause("one")
+        await engine.session("one").pause()
         await (await engine.session("one").fork(session_id="two", reuse=True)).outcome()
-        await engine.resume("one")
+        await engine.session("one").resume()
         for session, answer in (("two", "no"), ("one", "yes")):
             (question,) = await engine.session(session).questions()
             await engine.answer(question.id, answer)
@@ -219,9 +219,9 @@ async def test_a_thread_has_what_is_needed_to_continue_and_not_all_supersteps() 
     async with Engine(":memory:", hold=0) as engine:
         session = await engine.start(agent, session_id="one", input={"round": 0, "text": ""})
         await session.outcome()
-        await engine.pause("one")
+        await engine.session("one").pause()
         await (await engine.session("one").fork(session_id="two", reuse=True)).outcome()
-        await engine.resume("one")
+        await engine.session("one").resume()
         for id, answer in (("two", "no"), ("one", "yes")):
             (drawer,) = await engine.drawers(id)
             assert 100_000 < drawer.bytes < graph_module.SLACK + 500_000, "of 7 MB that were stored"
@@ -232,7 +232,7 @@ async def test_a_thread_has_what_is_needed_to_continue_and_not_all_supersteps() 
             assert len(await engine.drawer("langgraph", session=id).keys("c/")) == 1
             assert (await engine.drawers(id))[0].bytes < 5_000
         await engine.session("one").rewind(to="graph")
-        await engine.resume("one")
+        await engine.session("one").resume()
         await session.outcome()
         await answered(engine, ask="again")
         assert (await session.outcome()).state.output == {"round": 30, "text": "again 29"}
@@ -245,9 +245,9 @@ async def test_a_session_whose_thread_was_redacted_fails_instead_of_starting_aga
     async with Engine(":memory:", hold=0) as engine:
         session = await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})
         await session.outcome()
-        await engine.pause("one")
+        await engine.session("one").pause()
         await engine.session("one").redact(drawer="langgraph")
-        await engine.resume("one")
+        await engine.session("one").resume()
         (question,) = await engine.session("one").questions()
         await engine.answer(question.id, "yes")
         outcome = await session.outcome()
@@ -272,11 +272,11 @@ async def test_after_a_failure_only_the_failed_node_runs_again_and_a_rewind_star
         session = await engine.start(notes, session_id="one", input={"notes": []})
         assert (await session.outcome()).status is Status.FAILED
         broken.clear()
-        await engine.resume("one")
+        await engine.session("one").resume()
         assert (await session.outcome()).state.output == {"notes": ["draft", "mended", "end"]}
         assert counted.runs == {"draft": 1, "fail": 2, "end": 1}
         await engine.session("one").rewind(to="graph")
-        await engine.resume("one")
+        await engine.session("one").resume()
         assert (await session.outcome()).state.output == {"notes": ["draft", "mended", "end"]}
         assert counted.runs == {"draft": 2, "fail": 3, "end": 2}
 
@@ -316,11 +316,11 @@ async def test_a_pause_takes_effect_inside_a_subgraph_that_runs_alone() -> None:
     async with Engine(":memory:", hold=0) as engine:
         session = await engine.start(workflow(graph, name="notes"), session_id="one", input={"notes": []})
         await begun.wait()
-        await engine.pause("one")
+        await engine.session("one").pause()
         go.set()
         assert (await session.outcome()).status is Status.PAUSED
         assert counted.runs == {"plan": 1, "look": 1}
-        await engine.resume("one")
+        await engine.session("one").resume()
         assert (await session.outcome()).status is Status.COMPLETED
         assert counted.runs == {"plan": 1, "look": 1, "inner": 1, "end": 1}
 
@@ -408,7 +408,7 @@ async def test_a_graph_without_the_node_that_waits_is_refused(nested: bool, tmp_
         failure = (await engine.session("one").info()).failure
         assert "has to continue in 'approve', which the graph no longer has" in str(failure)
     async with Engine(tmp_path / "notes.db", workflows=[notes("approve")], hold=0) as engine:
-        await engine.resume("one")
+        await engine.session("one").resume()
         await engine.session("one").outcome()
         assert counted.runs == {"draft": 1, "ask": 1, "end": 1}
 
@@ -438,7 +438,7 @@ async def test_a_graph_does_not_continue_with_a_dict_in_the_place_of_a_type(tmp_
         )
     agent = workflow(graph, name="notes", allow=[Point])
     async with Engine(tmp_path / "notes.db", workflows=[agent], hold=0) as engine:
-        await engine.resume("one")
+        await engine.session("one").resume()
         outcome = await engine.session("one").outcome()
         assert outcome.state.model_dump()["output"] == {"notes": [{"x": 3}, "yes", 3]}
 

@@ -63,7 +63,7 @@ async def test_an_answer_is_given_to_its_own_interrupt_only(where: str, monkeypa
         await answered(engine, draft="yes")
         assert (await engine.session("one").info()).status is Status.FAILED
         broken.clear()
-        await engine.resume("one")
+        await engine.session("one").resume()
         await session.outcome()
         await answered(engine, production="no")
         output = (await session.outcome()).state.output
@@ -95,7 +95,7 @@ async def test_after_a_failure_beside_it_a_node_with_an_answer_is_asked_its_next
         await session.outcome()
         await answered(engine, draft="yes", other="maybe")
         broken.clear()
-        await engine.resume("one")
+        await engine.session("one").resume()
         await session.outcome()
         await answered(engine, production="no")
         output = (await session.outcome()).state.output
@@ -131,7 +131,7 @@ async def test_an_answer_that_does_not_fit_is_refused_and_bytes_are_shown_as_tex
             await answered(engine, price="twelve")
         await answered(engine, price={"euros": 11})  # the node refuses it
         assert "must be even" in str((await session.outcome()).failure)
-        await engine.resume("one")
+        await engine.session("one").resume()
         await session.outcome()
         await answered(engine, price={"euros": 12})
         assert (await session.outcome()).state.output == {"notes": [12, "_w=="]}

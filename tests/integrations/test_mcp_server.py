@@ -212,7 +212,7 @@ class Racing(Engine):
     async def standing_pause(self) -> StandingPause | None:
         found = await super().standing_pause()
         if found is None:
-            await self.pause(everything=True, reason="fire", by="bob")
+            await self.pause_all("fire", by="bob")
         return found
 
 

@@ -125,7 +125,7 @@ async def test_a_lost_mark_neither_loses_nor_doubles_a_question(tmp_path: Path, 
             tmp_path / "s.db", f"SELECT CAST(answer AS TEXT) AS answer FROM remembered WHERE {CURSORS}"
         )
         mark = row["answer"].split('"')[3]
-        await engine.cancel("last")
+        await engine.session("last").cancel()
         await engine.session("last").remove()
         await asked(engine, "new")
         first: Change = await anext(engine.changes(mark))
@@ -239,7 +239,7 @@ async def test_only_wanted_and_open_questions_are_sent(tmp_path: Path, hook: Web
         await asked(engine, "his", owner="bob")
         await engine.answer(await asked(engine, "answered", owner="ann"), "yes")
         await asked(engine, "cancelled", owner="ann")
-        await engine.cancel("cancelled")
+        await engine.session("cancelled").cancel()
         assert await send_questions(engine, hook.url(), owner="ann", follow=False) == 0
         assert hook.texts == ["Refund hers?"]
         assert await send_questions(engine, hook.url(), workflow="another", follow=False) == 0

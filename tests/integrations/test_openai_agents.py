@@ -71,7 +71,7 @@ async def test_a_run_is_paused_asked_and_completed_by_different_processes(forks:
     running = forks.start(f"{SCENES}:bill", folder=str(tmp_path), hold="lookup A")
     assert running.hear() == {"holds": "lookup A"}
     async with Engine(tmp_path / "p.db") as engine:
-        await engine.pause("bill", reason="lunch", by="ann")
+        await engine.session("bill").pause(reason="lunch", by="ann")
     (tmp_path / "go").touch()
     assert running.hear()["status"] == "paused"
     assert effects(tmp_path) == Counter(BEFORE_THE_QUESTION[:7]), "nothing began after the call in progress"

@@ -68,7 +68,7 @@ def test_an_agent_is_paused_between_its_calls_and_answered_by_another_process(tm
         program.until(LISBON)
         program.until(PORTO)
         with folder.desk() as desk:
-            assert desk.pause("trip", reason="lunch")[0].status == "pausing"
+            assert desk.session("trip").pause(reason="lunch")[0].status == "pausing"
         gate.touch()
         first = program.lines()
     with folder.desk() as desk:

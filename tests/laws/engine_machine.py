@@ -93,12 +93,12 @@ class EngineMachine(EngineModel):
         async def resume() -> None:
             if status is S.CANCELLED:
                 with pytest.raises(VerbRefused):
-                    await engine.resume(session_id)
+                    await engine.session(session_id).resume()
             elif status is S.RUNNING and not steal and not woke(engine, session_id):
                 with pytest.raises(AlreadyRunning):
-                    await engine.resume(session_id, budget=budget)
+                    await engine.session(session_id).resume(budget=budget)
             else:
-                await engine.resume(session_id, steal=steal, budget=budget, wake=wake)
+                await engine.session(session_id).resume(steal=steal, budget=budget, wake=wake)
 
         held = status in (S.RUNNING, S.PAUSING)
         timer = wake and status is S.SLEEPING
@@ -124,8 +124,8 @@ class EngineMachine(EngineModel):
         async def pause() -> None:
             before = await self.statuses()
             asked: Any = {"mode": mode, "by": "ann", "reason": "lunch", "freeze": freeze}
-            asked |= {"everything": True} if session_id is None else {"session_id": session_id}
-            infos: Listing[SessionInfo] = await engine.pause(**asked)
+            verb = engine.pause_all if session_id is None else engine.session(session_id).pause
+            infos: Listing[SessionInfo] = await verb(**asked)
             for info in infos:
                 old = before.get(info.session_id)
                 assert info.status in OVER or info.pause_requested
@@ -148,10 +148,10 @@ class EngineMachine(EngineModel):
             return
 
         async def freeze() -> None:
-            await engine.pause(session_id, freeze=True)
+            await engine.session(session_id).pause(freeze=True)
             self.clock.advance(seconds)
             await self.quiet()
-            await engine.resume(session_id)
+            await engine.session(session_id).resume()
 
         if self.does("time passes", None, freeze):
             after = self.run(self.row(session_id))
@@ -164,7 +164,7 @@ class EngineMachine(EngineModel):
         session_id, engine = self.draw(data), self.engine(number)
         if not really and self.run(self.statuses())[session_id] not in OVER:
             return  # otherwise no session would remain to test
-        self.does("cancel", [session_id], lambda: engine.cancel(session_id, by="ann"))
+        self.does("cancel", [session_id], lambda: engine.session(session_id).cancel(by="ann"))
 
     @precondition(lambda self: self.begun)
     @rule(data=st.data(), number=engines, count=st.integers(1, 3))

@@ -407,11 +407,11 @@ class EngineModel(RuleBasedStateMachine):
         children = await engine.session(session_id).children()
         for child in children:
             if child.status is S.PAUSED:
-                await engine.resume(child.session_id)
+                await engine.session(child.session_id).resume()
         failed_by = row.failure.type if row.failure is not None else ""
         if failed_by == "ChildFailed" and any(child.status is S.CANCELLED for child in children):
             # The step cannot resume a cancelled child. A rewind lets it call another one.
             await engine.session(session_id).rewind(f"{row.step}#{row.visit}", by="ann")
             await self.check_session(engine, session_id)
         with suppress(AlreadyRunning):  # its child may have woken it
-            await engine.resume(session_id, budget=1000, wake=True)
+            await engine.session(session_id).resume(budget=1000, wake=True)

@@ -96,9 +96,9 @@ class Disturbed:
         elif act == "cancelled":
             visit.cancel()
         elif act in ("pause", "abort"):
-            await engine.pause("t", mode="abort" if act == "abort" else "finish")
+            await engine.session("t").pause(mode="abort" if act == "abort" else "finish")
         elif act == "everything":
-            await engine.pause(everything=True)
+            await engine.pause_all()
         elif act == "close":
             await engine.close()
 
@@ -110,7 +110,7 @@ class Disturbed:
         assert ran[: len(before)] == before
         await engine.lift_pause()
         if (await engine.session("t").info()).status is not Status.CANCELLED:
-            await engine.resume("t")
+            await engine.session("t").resume()
         assert await engine.take_ready() == []
         assert (self.ran, self.driven) == (ran, driven)
 
@@ -122,7 +122,7 @@ class Disturbed:
                 if (await engine.store.get("t")) is not None:
                     if (await engine.session("t").info()).status is Status.COMPLETED:
                         break
-                    await engine.resume("t")
+                    await engine.session("t").resume()
                 try:
                     await self.visit(engine)
                 except (Parked, StoreError):

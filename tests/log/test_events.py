@@ -320,7 +320,7 @@ async def test_an_operation_is_kept_when_an_event_is_declared_afterwards(tmp_pat
         assert (outcome.status, outcome.failure and outcome.failure.type) == (Status.FAILED, "EventRefused")
         assert "Then resume the session" in str(outcome.failure)
     async with Engine(tmp_path / "s.db", workflows=[tells("lost", "found")]) as engine:
-        session = await engine.resume("s")
+        session = await engine.session("s").resume()
         assert (await session.outcome()).status is Status.COMPLETED
         assert "found" in [event.event_type for event in await told(session)]
     assert paid == ["once"]

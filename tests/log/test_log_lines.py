@@ -129,7 +129,7 @@ async def test_a_lost_hold_is_said_and_seen(lines: Lines, seen: Telemetry) -> No
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("stucks", state=State, steps=[stuck]), session_id="s-1")
         await entered.wait()
-        taken = await engine.resume(session.id, steal=True)
+        taken = await engine.session(session.id).resume(steal=True)
         go.set()
         await taken.outcome()
     (lost,) = [record for record in lines.records if record.levelno == logging.WARNING]

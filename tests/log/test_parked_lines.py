@@ -234,7 +234,7 @@ async def test_the_default_of_a_field_that_the_model_has_gained_is_recorded_with
 async def test_an_edit_inside_a_field_that_the_model_has_gained_records_its_default(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:
         await turns(engine)
-        await engine.pause("talk")
+        await engine.session("talk").pause()
     later = Workflow("talking", state=LaterTalk, steps=[marking], routes=[again])
     async with Engine(tmp_path / "store.db", workflows=[later], signals=False) as engine:
         await engine.session("talk").edit({"nested.words": ["edited"]})

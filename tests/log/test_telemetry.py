@@ -115,7 +115,7 @@ def test_a_pause_ends_the_trace_and_a_resume_begins_one_without_what_is_remember
     engines: list[Engine] = []
 
     async def ask_for_a_pause() -> None:
-        await engines[0].pause("s-1", reason="lunch")
+        await engines[0].session("s-1").pause(reason="lunch")
 
     @step(writes="notes")
     async def long(ctx: Context) -> list[str]:

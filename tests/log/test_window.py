@@ -272,7 +272,7 @@ async def test_a_window_of_a_part_that_is_younger_than_what_is_stored_is_that_of
     async with Engine(tmp_path / "h.db") as engine:
         await engine.start(Workflow("talk", state=OldTalk, steps=[old]), session_id="s", paused=True)
     async with Engine(tmp_path / "h.db", workflows=[Workflow("talk", state=NewTalk, steps=[new])]) as engine:
-        outcome = await (await engine.resume("s")).outcome()
+        outcome = await (await engine.session("s").resume()).outcome()
         assert (outcome.failure, outcome.state.note) == (None, "bob,cy")
 
 
@@ -304,7 +304,7 @@ async def test_a_part_that_grew_although_it_is_younger_than_what_is_stored_is_to
     async with Engine(tmp_path / "h.db") as engine:
         await engine.start(Workflow("talk", state=OldTalk, steps=[old]), session_id="s", paused=True)
     async with Engine(tmp_path / "h.db", workflows=[Workflow("talk", state=NewTalk, steps=[new, look])]) as engine:
-        outcome = await (await engine.resume("s")).outcome()
+        outcome = await (await engine.session("s").resume()).outcome()
         assert (outcome.status, outcome.pauses[0].kind) == (Status.PAUSED, "definition")
         assert (
             "Field 'room': a nested field was added to its model after this session started" in outcome.pauses[0].reason

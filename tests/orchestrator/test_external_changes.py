@@ -33,7 +33,7 @@ async def test_a_run_whose_session_was_resumed_by_itself_is_running_and_can_be_p
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
         await paused_opening(shop, "a/first")
-        await engine.resume("run", by="ben")
+        await engine.session("run").resume(by="ben")
         await shop.reached("b/first")
         assert (shop.run.get_state(), shop.run.phase) == (RUNNING, Phase.RUNNING)
         await paused_opening(shop, "b/first")
@@ -95,7 +95,7 @@ async def test_a_run_that_somebody_else_paused_is_resumed_by_who_has_not_looked_
     async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
         async with Engine(tmp_path / "hold.db", signals=False) as first:
             await Shop(first, agents=1).run.start(CHAIN)
-            await other.pause("run")
+            await other.session("run").pause()
         shop = Shop(engine, agents=1)
         await shop.run.resume()
         assert (await shop.run.outcome()).counts == {"done": 5}
@@ -111,7 +111,7 @@ async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paus
 
         async def resumed_while_it_looks() -> None:
             if not elsewhere.calls:
-                await other.resume("run")
+                await other.session("run").resume()
                 await elsewhere.reached("b/first")
             await looks()
 
@@ -119,7 +119,7 @@ async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paus
         shop.hold("a/second")
         await shop.run.start(CHAIN)
         await shop.reached("a/second")
-        await other.pause("run", reason="by mistake")
+        await other.session("run").pause(reason="by mistake")
         shop.open()
         while not elsewhere.calls["b/first"]:
             await asyncio.sleep(0.001)
@@ -157,7 +157,7 @@ async def test_without_its_snapshot_a_run_goes_on_as_the_message_says(tmp_path: 
         FileStateStore(tmp_path).path.unlink()
         with pytest.raises(SnapshotMissing, match="or resume the sessions one by one"):
             await shop.run.resume()
-        await engine.resume("run")
+        await engine.session("run").resume()
         assert (await shop.run.outcome()).counts == {"done": 5}
         assert shop.run.get_state() is RUNNING
 

@@ -35,9 +35,9 @@ async def test_a_snapshot_is_the_same_whichever_process_paused_the_run(tmp_path:
         if how == "here":
             pausing = asyncio.ensure_future(shop.run.pause("lunch", "ann"))
         elif how == "elsewhere":
-            await other.pause("run", reason="lunch", by="ann")
+            await other.session("run").pause(reason="lunch", by="ann")
         else:
-            await other.pause("run", reason="lunch", by="ann", mode="abort")
+            await other.session("run").pause(reason="lunch", by="ann", mode="abort")
         while not (await engine.session("run").info()).pause_requested:
             await asyncio.sleep(0.001)
         if how != "aborted elsewhere":
@@ -69,7 +69,7 @@ async def test_a_run_that_is_still_pausing_is_taken_back_from_another_process(tm
         shop.hold("a/first")
         await shop.run.start(CHAIN)
         await shop.reached("a/first")
-        await other.pause("run", by="ann")
+        await other.session("run").pause(by="ann")
         await elsewhere.run.resume()
         assert not (await engine.session("run").info()).pause_requested
         shop.open()
@@ -90,7 +90,7 @@ async def test_a_pause_that_is_withdrawn_elsewhere_ends_with_an_error_that_says_
         pausing = asyncio.ensure_future(shop.run.pause())
         while not (await other.session("run").info()).pause_requested:
             await asyncio.sleep(0.001)
-        await other.resume("run", here=False)
+        await other.session("run").resume(here=False)
         with pytest.raises(VerbRefused, match="was withdrawn while its agents were stopping"):
             await pausing
         assert shop.run.phase is Phase.RUNNING

@@ -92,7 +92,7 @@ async def test_what_each_agent_does_is_seen_while_it_works(tmp_path: Path) -> No
         assert second.since == next(each.began_at for each in report.tasks if each.task.id == "x")
         assert len(reader.news) > 3
         assert (await reader.read(), reader.news) == (report, [])
-        await other.pause("run", reason="lunch", by="ann")
+        await other.session("run").pause(reason="lunch", by="ann")
         asked = await reader.read()
         assert (asked.phase, asked.reason, [each.event_type for each in reader.news]) == (
             Phase.PAUSING, "lunch", ["pause.requested"],
@@ -176,11 +176,11 @@ async def test_a_resume_while_the_snapshot_is_being_saved_is_not_lost(
         async def resumed_before(commit: Any) -> Any:
             if not saved:
                 saved.append(commit.records[0].kind)
-                await other.resume("run", here=False)
+                await other.session("run").resume(here=False)
             return await real(commit)
 
         monkeypatch.setattr(engine.store, "revise", resumed_before)
-        await other.pause("run", reason="lunch")
+        await other.session("run").pause(reason="lunch")
         shop.open()
         while (await other.session("run").info()).status is not Status.COMPLETED:
             await asyncio.sleep(0.01)
@@ -271,7 +271,7 @@ async def test_after_a_resume_elsewhere_a_safety_stop_counts_from_zero(tmp_path:
         run = Orchestrator(engine, "run", work, agents=1, safety=Safety(same_error=2, failures_in_a_row=None))
         report = await run.run([Task(id=str(number), data="fail") for number in range(5)])
         assert (report.phase, report.counts["failed"]) == (Phase.PAUSED, 2)
-        await other.resume("run", here=False, by="ann")
+        await other.session("run").resume(here=False, by="ann")
         while (await other.session("run").info()).status is not Status.PAUSED:
             await asyncio.sleep(0.01)
         await engine.idle("run")

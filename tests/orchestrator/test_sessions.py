@@ -174,7 +174,7 @@ async def test_what_is_started_after_all_were_resumed_is_not_paused(tmp_path: Pa
 @on_loop
 async def test_somebody_elses_pause_of_everything_stays_when_ours_is_over(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db") as engine:
-        await engine.pause(everything=True, by="ben")
+        await engine.pause_all(by="ben")
         controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
         await controller.pause()
         await controller.resume()

@@ -24,7 +24,7 @@ TASKS = [Task(id="a"), Task(id="b", needs=["a"])]
 @on_loop
 async def test_a_run_that_is_started_meanwhile_waits_and_says_why(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False, clock=ManualClock()) as other:  # it shows a past year
-        await other.pause(everything=True, reason="fire drill", by="ben")
+        await other.pause_all(reason="fire drill", by="ben")
     async with Engine(tmp_path / "hold.db") as engine:
         shop = Shop(engine, agents=1)
         await shop.run.start(TASKS)
@@ -38,7 +38,7 @@ async def test_a_run_that_is_started_meanwhile_waits_and_says_why(tmp_path: Path
 @on_loop
 async def test_it_goes_on_in_its_own_process_when_another_one_lifts_the_pause(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
-        await other.pause(everything=True)
+        await other.pause_all()
         shop = Shop(engine, agents=1)
         await shop.run.start(TASKS)
         await shop.run.outcome()
@@ -55,7 +55,7 @@ async def test_a_button_over_all_sessions_lifts_what_it_let_stand_and_leaves_wha
         controller = PauseResumeController(EventBus(), FileStateStore(tmp_path), SessionAgents(engine))
         for stood in (False, True):
             if stood:
-                await engine.pause(everything=True, by="ann")
+                await engine.pause_all(by="ann")
             await controller.pause()
             assert await engine.standing_pause() is not None
             await controller.resume()

@@ -246,7 +246,7 @@ async def fill(engine: Engine, folder: Path) -> None:
     await engine.answer(question.id, "playful", by="ann")
     await until(engine, done.id, Status.COMPLETED)
     await engine.session(done.id).rewind("tone", by="ann", reason="another tone")
-    await engine.resume(done.id, by="ann")
+    await engine.session(done.id).resume(by="ann")
     await until(engine, done.id, Status.WAITING)
     (question,) = await engine.session(done.id).questions()
     await engine.answer(question.id, "formal", by="ann")

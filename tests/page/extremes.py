@@ -223,7 +223,7 @@ async def add(engine: Engine, folder: Path, items: int = 10_000) -> None:
     for session_id in ("summary-kelp", "batch-large", "scan-map", "ladder-34", "ladder-120", "report-brinefjord"):
         await until(engine, session_id, Status.WAITING)
     await until(engine, "sync-returns", Status.FAILED)
-    await engine.pause("report-brinefjord", reason="read the research first", by="ann")
+    await engine.session("report-brinefjord").pause(reason="read the research first", by="ann")
     (folder / "report" / "1-research.md").write_text(
         "# Research on Brinefjord\n\nThe market shrinks.\nTwo rivals exist.\n"
     )

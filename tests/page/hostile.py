@@ -164,7 +164,7 @@ async def attack(engine: Engine, folder: Path) -> None:
     await engine.start(guards, session_id=GUARDS, folder=folder / "guards", answer="guard", **given)
     for session_id, status in [(CONFIRMS, Status.WAITING), (FAILS, Status.FAILED), (GUARDS, Status.PAUSED)]:
         await until(engine, session_id, status)
-    await engine.pause(CONFIRMS, reason=text("reason"), by=text("by"))
+    await engine.session(CONFIRMS).pause(reason=text("reason"), by=text("by"))
     await engine.start(confirms, session_id=REMOVED, paused=True, folder=folder / "removed", **given)
     await engine.session(REMOVED).remove(reason=text("removedreason"), by=text("removedby"))
     run = Orchestrator(engine, "hostile-run", work, agents=2)

@@ -161,7 +161,7 @@ def take(browser: Browser, server: Served, folder: Path) -> int:
             taken += bool(shoot(person, f"plan-{width}-{scheme}", folder))
             person.press("Escape")
             person.open(NOW)
-            server.run(server.engine.pause(everything=True, reason="look at the costs first", by="ann"))
+            server.run(server.engine.pause_all(reason="look at the costs first", by="ann"))
             expect(person.heading).to_have_text("Everything is paused")
             expect(person.main).to_contain_text("stopped after")
             taken += bool(shoot(person, f"paused-{width}-{scheme}", folder))

@@ -219,7 +219,7 @@ def test_pause_everything_and_resume(person: Person) -> None:
     person.press("Enter")
     expect(person.heading).to_have_text("1 session is running")
     server.run(until(server.engine, "crawl", Status.RUNNING))
-    server.run(server.engine.cancel("crawl"))
+    server.run(server.engine.session("crawl").cancel())
 
 
 @pytest.mark.browser

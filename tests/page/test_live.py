@@ -39,7 +39,7 @@ def moving(server: Served) -> Iterator[Served]:
     """A server with a session that runs, so that something changes several times in a second."""
     server.run(server.engine.start(crawl, site="reef.example", session_id="crawl"))
     yield server
-    server.run(server.engine.cancel("crawl"))
+    server.run(server.engine.session("crawl").cancel())
 
 
 @pytest.mark.long
@@ -95,7 +95,7 @@ def test_a_session_is_drawn_as_it_goes(chrome: Browser, moving: Served) -> None:
         history = person.page.get_by_role("tabpanel")
         first = history.inner_text()
         eventually(lambda: history.inner_text() != first, "the history did not grow")
-        moving.run(moving.engine.pause("crawl", reason="enough", by="ben"))
+        moving.run(moving.engine.session("crawl").pause(reason="enough", by="ben"))
         expect(person.region("Why it is not running")).to_contain_text("enough")
         expect(person.button("Resume")).to_be_visible()
 

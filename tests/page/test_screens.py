@@ -296,6 +296,6 @@ def test_a_dialog_is_faultless_in_every_look(ann: Person, screen: Screen, name: 
 
 @pytest.mark.browser
 def test_the_pause_of_everything_is_faultless_in_every_look(person: Person) -> None:
-    person.server.run(person.server.engine.pause(everything=True, reason="read the logs first", by="ann"))
+    person.server.run(person.server.engine.pause_all(reason="read the logs first", by="ann"))
     expect(person.heading).to_have_text("Everything is paused")
     assert faults(person) == {}

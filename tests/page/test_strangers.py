@@ -104,7 +104,7 @@ def test_no_text_of_a_stranger_runs_in_any_view(ann: Person) -> None:
         ann.open(view)
         for place in examined(ann):
             seen.setdefault(place, []).append(str(view))
-    ann.server.run(ann.server.engine.pause(everything=True, reason=text("everything"), by=text("everyone")))
+    ann.server.run(ann.server.engine.pause_all(reason=text("everything"), by=text("everyone")))
     for view in (NOW, session(CONFIRMS)):
         ann.open(view)
         expect(ann.main).to_contain_text("everything-<img")

@@ -256,7 +256,7 @@ async def test_a_question_that_is_asked_again_survives_another_engine(tmp_path: 
         await engine.session("s").ask_again()  # without the code of the workflow
         assert (await engine.session("s").verify()).ok
     async with Engine(tmp_path / "s.db", workflows=[shop.kinds["function"]]) as engine:
-        session = await engine.resume("s")
+        session = await engine.session("s").resume()
         await waits(session)
     assert shop.paid == ["card"]
 

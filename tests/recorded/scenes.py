@@ -164,7 +164,7 @@ async def record_failed(folder: Path) -> None:
 
 
 async def finish_resumed(engine: Engine, folder: Path) -> dict[str, Any]:
-    await engine.resume("s-1", by="ann")
+    await engine.session("s-1").resume(by="ann")
     return await ended(engine, "s-1")
 
 
@@ -173,13 +173,13 @@ async def record_paused(folder: Path) -> None:
     async with engine_at(folder) as engine:
         session = await engine.start(errand, goal="tea", session_id="s-1", paused=True, reason="lunch", by="ann")
         await session.outcome()
-        await engine.pause(everything=True, reason="holidays", by="bob")
+        await engine.pause_all(reason="holidays", by="bob")
         await (await engine.start(errand, goal="cake", session_id="s-2")).outcome()
 
 
 async def finish_paused(engine: Engine, folder: Path) -> dict[str, Any]:
     await engine.lift_pause(by="bob")
-    await engine.resume("s-1", by="ann")
+    await engine.session("s-1").resume(by="ann")
     return {"s-1": await ended(engine, "s-1"), "s-2": await ended(engine, "s-2")}
 
 
@@ -249,7 +249,7 @@ async def finish_bundle(engine: Engine, folder: Path) -> dict[str, Any]:
     """The exported file of the same family, in a store that never had it."""
     async with engine_at(folder / "new") as other:
         await other.import_session(folder / BUNDLE)
-        await other.resume("s-1")
+        await other.session("s-1").resume()
         await _listening(other, 1)
         for info in await other.sessions(status=Status.WAITING, workflow="part"):
             await other.session(info.session_id).send("hello from a file")
@@ -291,7 +291,7 @@ async def finish_published(engine: Engine, folder: Path) -> dict[str, Any]:
     await engine.session("s-1").export(folder / BUNDLE)
     async with engine_at(folder / "new") as other:
         await other.import_session(folder / BUNDLE, folder=folder / PAGES)
-        session = await other.resume("s-1", edits="accept", by="ann")
+        session = await other.session("s-1").resume(edits="accept", by="ann")
         state = await ended(other, session.id)
     files = [path for path in sorted((folder / PAGES).rglob("*")) if path.is_file()]
     published = {
@@ -333,7 +333,7 @@ async def record_killed(folder: Path) -> None:
 
 async def finish_killed(engine: Engine, folder: Path) -> dict[str, Any]:
     called.clear()
-    await engine.resume("s-1", by="ann")
+    await engine.session("s-1").resume(by="ann")
     return {"state": await ended(engine, "s-1"), "ran again": list(called)}
 
 

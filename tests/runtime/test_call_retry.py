@@ -87,7 +87,7 @@ async def test_a_child_that_a_person_cancels_is_not_retried() -> None:
         session = await engine.start(parent(listening(), retry=RETRY))
         await settled(session)
         [child] = await engine.session(session.id).children()
-        await engine.cancel(child.session_id)
+        await engine.session(child.session_id).cancel()
         outcome = await session.outcome()
         assert outcome.failure is not None
         assert (outcome.failure.type, len(await engine.session(session.id).children())) == ("ChildFailed", 1)
@@ -147,7 +147,7 @@ async def test_the_time_in_which_the_session_is_paused_does_not_count(here: bool
         clock.advance(30)
         await session.pause()
         clock.advance(1000)
-        await engine.resume(session.id, here=here)
+        await engine.session(session.id).resume(here=here)
         if here:
             await settled(session)
         clock.advance(29)

@@ -259,7 +259,7 @@ async def test_a_child_that_pauses_is_seen_in_its_parent_which_goes_on_when_it_d
         [event] = [event async for event in session.events() if event.event_type == "child.paused"]
         assert event.summary == f"child session {paused.session_id} paused: needs a signature"
         ready.append(True)
-        await engine.resume(paused.session_id)
+        await engine.session(paused.session_id).resume()
         assert (await session.outcome()).state.total == 36
 
 
@@ -284,7 +284,7 @@ async def test_a_pause_of_the_parent_stops_the_whole_tree_and_resume_has_it_go_o
         session = await engine.start(family.whole)
         while await session.status() is not Status.WAITING:
             await asyncio.sleep(0.001)
-        assert await session.pause("lunch", by="ann") is Status.PAUSED
+        assert (await session.pause("lunch", by="ann"))[0].status is Status.PAUSED
         assert {each.status for each in await session.children()} == {Status.PAUSING}
         family.gate.set()
         for each in await session.children():
@@ -351,7 +351,7 @@ async def test_a_child_that_was_cancelled_is_an_error_in_its_parent() -> None:
         session = await engine.start(asking)
         assert (await session.outcome()).status is Status.WAITING
         [info] = await session.children()
-        assert await engine.cancel(info.session_id) is Status.CANCELLED
+        assert await engine.session(info.session_id).cancel() is Status.CANCELLED
         outcome = await session.outcome()
         assert outcome.failure is not None
         assert "was cancelled. Rewind this step to start another one" in outcome.failure.message
@@ -380,7 +380,7 @@ async def test_the_budget_of_the_root_holds_for_its_children() -> None:
         await session.resume(budget=10)
         for info in await session.children():
             if info.status is Status.PAUSED:
-                await engine.resume(info.session_id)
+                await engine.session(info.session_id).resume()
         outcome = await session.outcome()
         assert (outcome.status, outcome.state.total, outcome.spent_usd) == (Status.COMPLETED, 285, 2.5)
 

@@ -60,7 +60,7 @@ async def test_blocking_calls_that_a_pause_holds_keep_no_thread_of_the_pool(tmp_
         for name in ("ann", "ben", "cat"):
             await engine.start(agent, session_id=name, name=name)
         await async_until(lambda: len({order[:3] for order in ran}) == 3)
-        assert (await engine.pause(everything=True, wait=True, timeout=30)).working == ()
+        assert (await engine.pause_all(wait=True, timeout=30)).working == ()
         before = list(ran)
         assert await asyncio.wait_for(asyncio.to_thread(lambda: "free"), 30) == "free"
         assert ran == before

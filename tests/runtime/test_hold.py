@@ -193,7 +193,7 @@ async def test_closing_the_engine_makes_a_held_step_exit_and_counts_no_crash(tmp
     async with Engine(tmp_path / "h.db", workflows=[box.workflow]) as engine:
         row = await engine._service.row("s")
         assert (row.status, row.kept_by, row.crashes) == (Status.PAUSED, None, 0)
-        await box.ends(await engine.resume("s"), in_place=False)
+        await box.ends(await engine.session("s").resume(), in_place=False)
 
 
 async def _edit(session: Session[Any]) -> None:
@@ -479,7 +479,7 @@ async def test_whoever_resumes_a_held_session_it_continues_in_place(tmp_path: Pa
     box = Sandbox()
     async with two(box, tmp_path / "h.db") as (keeper, other):
         session = await box.held(keeper)
-        await other.resume("s", by="ada", here=here)
+        await other.session("s").resume(by="ada", here=here)
         await box.ends(session)
 
 
@@ -500,7 +500,7 @@ async def test_a_pause_from_another_process_stops_the_next_operation(tmp_path: P
     async with two(box, tmp_path / "h.db", poll=3600.0) as (keeper, other):
         session = await keeper.start(workflow, session_id="s")
         await box.reached.wait()
-        await other.pause("s")
+        await other.session("s").pause()
         await asyncio.sleep(0.01)
         paused.set()
         await settled(session, Status.PAUSED)
@@ -533,7 +533,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
     await box.held(keeper)
     async with Engine(path, signals=False) as other:
         if when == "after the resume":  # nobody but the keeper could drive it
-            await other.resume("s", here=False)
+            await other.session("s").resume(here=False)
         await crash(keeper)
         row = await other._service.row("s")
         assert (row.kept_by, row.crashes) == (None, 0)
@@ -558,7 +558,7 @@ async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, mo
     async with two(box, tmp_path / "h.db", poll=3600.0) as (keeper, other):
         await box.held(keeper)
         other.register(box.workflow)
-        session = await other.resume("s")
+        session = await other.session("s").resume()
         outcome = await session.outcome()
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
         assert box.history.count("close") == 1  # the keeper still has its step
@@ -588,9 +588,9 @@ async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_
             name = f"s{turn * 7 % 6}"
             if (await engine.session(name).info()).status is Status.COMPLETED:
                 continue
-            await engine.pause(name)
+            await engine.session(name).pause()
             await asyncio.sleep(0.002 * (turn % 3))
-            await engine.resume(name, here=engine is keeper)
+            await engine.session(name).resume(here=engine is keeper)
         for session in sessions:
             assert len((await session.outcome()).state.names) == 12
     assert sorted(ran) == sorted((f"s{n}", number) for n in range(6) for number in range(12))

@@ -156,7 +156,7 @@ async def test_a_budget_that_another_process_gives_applies_to_a_step_that_contin
     step = Branches()
     async with Engine(tmp_path / "h.db", signals=False) as keeper, Engine(tmp_path / "h.db", signals=False) as other:
         session = await step.held(keeper)
-        await other.resume("s", budget=Budget(operations=1), here=False)
+        await other.session("s").resume(budget=Budget(operations=1), here=False)
         step.call.set()
         step.end.set()
         outcome = await session.outcome()

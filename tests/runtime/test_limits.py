@@ -192,7 +192,7 @@ async def test_a_session_that_was_paused_for_a_large_value_goes_on_under_higher_
         session = await engine.start(workflow, session_id="one")
         assert (await session.outcome()).status is Status.PAUSED
     async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
-        assert len((await (await engine.resume("one")).outcome()).state.text) == 2000
+        assert len((await (await engine.session("one").resume()).outcome()).state.text) == 2000
 
 
 @on_loop

@@ -66,7 +66,7 @@ async def test_a_change_that_is_told_while_another_one_is_read_is_not_missed(
             monkeypatch.setattr(SqliteStore, "flags", slow)
             engine.driver.on_change(None)
             await going.wait()  # the flags are read, and not passed on yet
-            await other.pause("s1", mode="abort")
+            await other.session("s1").pause(mode="abort")
             engine.driver.on_change(None)
             go.set()
             monkeypatch.setattr(SqliteStore, "flags", flags)
@@ -94,7 +94,7 @@ async def test_no_operation_begins_between_a_change_that_was_noticed_and_its_rea
         await entered.wait()
         async with Engine(tmp_path / "store.db", drives="none") as other:
             monkeypatch.setattr(SqliteStore, "has_news", lambda store: False)  # the watcher has noticed the pause
-            await other.pause("s1")
+            await other.session("s1").pause()
             opened.set()  # so the step runs before the engine reads the pause
             engine.driver.on_change(None)
             assert (await session.outcome()).status is Status.PAUSED

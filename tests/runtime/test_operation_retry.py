@@ -269,7 +269,7 @@ async def test_a_pause_takes_effect_during_a_back_off_and_keeps_the_count(hold: 
         session = await engine.start(work(flaky, "a", times=1, retry=Retry(attempts=2, first=30, jitter=0)))
         await clock.asleep()
         assert (await session.info()).status is Status.RUNNING
-        assert await session.pause(wait=True) is Status.PAUSED
+        assert (await session.pause(wait=True))[0].status is Status.PAUSED
         assert (calls["a"], calls["step"]) == (1, 1)
         plan = str(await session.plan())
         assert "flaky waits to be retried at" in plan
@@ -288,7 +288,7 @@ async def test_a_pause_that_ends_before_the_back_off_waits_for_the_rest_of_it() 
     async with Engine(":memory:", clock=clock, hold=60) as engine:
         session = await engine.start(work(flaky, "a", times=1, retry=Retry(attempts=2, first=30, jitter=0)))
         await clock.asleep()
-        assert await session.pause(wait=True) is Status.PAUSED
+        assert (await session.pause(wait=True))[0].status is Status.PAUSED
         clock.advance(10)
         await session.resume()
         await clock.asleep()

@@ -274,7 +274,7 @@ async def test_a_pause_takes_effect_although_a_thread_of_a_failed_attempt_is_stu
         pass_time(visits[0], 2 * PATIENCE)
         while not await engine.session(session.id).retries():
             await asyncio.sleep(0.001)
-        assert await session.pause(wait=True, timeout=PATIENCE) is Status.PAUSED
+        assert (await session.pause(wait=True, timeout=PATIENCE))[0].status is Status.PAUSED
         assert calls["outer"] == 1
         free.set()
 

@@ -346,7 +346,7 @@ async def test_a_session_that_is_left_beside_a_timer_goes_on_with_its_other_bran
             asyncio.get_running_loop().call_later(0.01, gate.opened.set)
     assert ran == []
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[workflow]) as engine:
-        session = await engine.resume("one")
+        session = await engine.session("one").resume()
         await settled(session, Status.SLEEPING)
         assert ran == ["next"]  # immediately, not after an hour
         clock.advance(HOUR)

@@ -83,7 +83,7 @@ async def test_a_pause_takes_effect_while_items_wait_for_their_turn() -> None:
     async with Engine(":memory:", clock=clock, hold=60) as engine:
         session = await engine.start(mapped(fetch, 4, rate=Rate(2, per=3600)))
         await clock.asleep()
-        assert await session.pause(wait=True) is Status.PAUSED
+        assert (await session.pause(wait=True))[0].status is Status.PAUSED
         assert starts == [0, 1]
         clock.advance(3601)
         await session.resume()

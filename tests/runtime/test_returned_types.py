@@ -105,7 +105,7 @@ async def test_a_corrected_operation_runs_again_after_a_resume_and_the_finished_
     async with Engine(tmp_path / "s.db", workflows=[sizing]) as engine:
         outcome = await (await engine.start(sizing, session_id="s")).outcome()
         assert outcome.status is Status.FAILED
-        assert (await (await engine.resume("s")).outcome()).result == 8
+        assert (await (await engine.session("s").resume()).outcome()).result == 8
     assert ran == ["pay", "measure", "measure"]
 
 
@@ -135,7 +135,7 @@ async def test_a_function_workflow_that_forgets_its_result_fails_and_resumes_onc
             "Step 'total', field 'result': total returns int, but returned None. Correct the" in outcome.failure.message
         )
     async with Engine(tmp_path / "s.db", workflows=[corrected]) as engine:
-        assert (await (await engine.resume("s")).outcome()).result == 1
+        assert (await (await engine.session("s").resume()).outcome()).result == 1
     assert paid == [1]
 
 

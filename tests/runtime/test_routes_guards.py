@@ -110,7 +110,7 @@ async def test_a_completed_session_cannot_be_left_in_any_direction() -> None:
         session = await engine.start(workflow)
         await session.outcome()
         before = await session.info()
-        assert await session.pause() is Status.COMPLETED
+        assert (await session.pause())[0].status is Status.COMPLETED
         assert await session.cancel() is Status.COMPLETED
         await session.resume()
         assert (await session.outcome()).status is Status.COMPLETED

@@ -161,7 +161,7 @@ async def test_a_part_that_is_younger_than_the_stored_value_has_its_default(tmp_
     async with Engine(path) as engine:
         await engine.start(Workflow("crate", state=Crate, steps=[before]), session_id="c", paused=True)
     async with Engine(path, workflows=[Workflow("crate", state=YoungCrate, steps=[read])]) as engine:
-        outcome = await (await engine.resume("c")).outcome()
+        outcome = await (await engine.session("c").resume()).outcome()
         assert (outcome.status, outcome.state.seen) == (Status.COMPLETED, "none yet")
 
 

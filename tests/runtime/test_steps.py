@@ -429,7 +429,7 @@ def test_a_step_that_ends_the_program_leaves_the_session_ready(tmp_path: Path) -
     async def go_on() -> None:
         async with Engine(tmp_path / "h.db", workflows=[workflow]) as engine:
             assert (await engine.session("one").info()).status is Status.READY
-            assert (await (await engine.resume("one")).outcome()).status is Status.COMPLETED
+            assert (await (await engine.session("one").resume()).outcome()).status is Status.COMPLETED
 
     with pytest.raises(SystemExit, match="enough"):
         asyncio.run(start())

@@ -230,7 +230,7 @@ async def test_after_a_crash_the_text_of_unfinished_operations_is_void_even_if_t
     await crash(engine)
     first[0] = False
     async with Engine(path, workflows=[workflow]) as again:
-        resumed = await again.resume("s")
+        resumed = await again.session("s").resume()
         rest = [item async for item in resumed.stream(last)]
         [void] = rest
         assert isinstance(void, Restarted)
@@ -283,7 +283,7 @@ async def test_the_text_of_a_killed_run_is_void_even_if_the_next_one_does_not_as
     await crash(engine)
     first[0] = False
     async with Engine(tmp_path / "s.db", workflows=[workflow]) as again:
-        assert str(await shown(await again.resume("s"))) == ""
+        assert str(await shown(await again.session("s").resume())) == ""
 
 
 @pytest.mark.no_always_replay("expects the order of one run")

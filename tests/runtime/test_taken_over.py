@@ -46,7 +46,7 @@ async def test_a_step_that_was_taken_over_begins_no_operation(
     async with Engine(store(), workflows=[workflow]) as slow, Engine(store(), workflows=[workflow]) as quick:
         session = await slow.start(workflow, session_id="s")
         await reached.wait()
-        stolen = await quick.resume("s", steal=True)
+        stolen = await quick.session("s").resume(steal=True)
         assert (await stolen.outcome()).state.done == "done"
         go.set()
         with pytest.raises(HoldLost):

@@ -192,7 +192,7 @@ async def test_timers_run_on_while_a_session_is_paused() -> None:
     async with Engine(":memory:", clock=clock) as engine:
         session = await engine.start(naps.workflow)
         await settled(session, Status.SLEEPING)
-        assert await session.pause() is Status.PAUSED
+        assert (await session.pause())[0].status is Status.PAUSED
         clock.advance(2 * HOUR)
         await asyncio.sleep(0.02)
         assert await session.status() is Status.PAUSED
@@ -281,7 +281,7 @@ async def test_a_session_that_was_woken_by_hand_and_killed_does_not_sleep_again(
         await session.pause(mode="abort")
         await session.outcome()
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
-        session = await engine.resume("s")
+        session = await engine.session("s").resume()
         assert (await session.outcome()).status is Status.COMPLETED
 
 
@@ -541,7 +541,7 @@ async def test_who_starts_or_resumes_what_this_engine_has_just_woken_gets_it(tmp
     async with Engine(tmp_path / "h.db", clock=clock, workflows=[naps.workflow]) as engine:
         while not engine.running and naps.calls[-1] != "after":
             await asyncio.sleep(0)  # until its waker is about to drive it; a start that comes first would drive it
-        calls = (engine.start(naps.workflow, session_id="s"), engine.resume("s"))
+        calls = (engine.start(naps.workflow, session_id="s"), engine.session("s").resume())
         found: list[Any] = list(await asyncio.gather(*calls, return_exceptions=True))
         for session in found:
             assert isinstance(session, Session), session

@@ -109,7 +109,7 @@ async def test_a_pause_that_is_taken_back_has_children_go_on_that_it_had_stopped
         await gate.begun.wait()
         while not await session.children():
             await asyncio.sleep(0.001)
-        assert await session.pause() is Status.PAUSING
+        assert (await session.pause())[0].status is Status.PAUSING
         [info] = await session.children()
         child = engine.session(info.session_id)
         below.set()
@@ -236,7 +236,7 @@ async def test_two_engines_that_cancel_a_session_at_once_agree(tmp_path: Path) -
         for _ in range(5):
             session = await one.start(workflow)
             await settled(session, Status.SLEEPING)
-            said = await asyncio.gather(*[engine.cancel(session.id) for engine in (one, two, one, two)])
+            said = await asyncio.gather(*[engine.session(session.id).cancel() for engine in (one, two, one, two)])
             assert said == [Status.CANCELLED] * 4
             events = [event.event_type async for event in session.events()]
             assert events.count("session.cancelled") == 1
@@ -366,7 +366,7 @@ async def test_a_session_is_driven_though_whoever_asked_went_away_meanwhile(verb
         else:
             session = await engine.start(workflow, session_id="s", paused=verb == "resume")
             await settled(session, Status.PAUSED if verb == "resume" else Status.WAITING)
-            work = engine.resume("s") if verb == "resume" else engine.session("s").send("hello")
+            work = engine.session("s").resume() if verb == "resume" else engine.session("s").send("hello")
         name = "create" if verb == "start" else "claim"
         take, taken = getattr(engine.store, name), asyncio.Event()
 

@@ -97,7 +97,7 @@ async def _two_paused(engine: Engine) -> dict[str, str]:
 
 
 async def _all_paused(engine: Engine) -> dict[str, str]:
-    await engine.pause(everything=True)
+    await engine.pause_all()
     return {}
 
 

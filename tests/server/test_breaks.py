@@ -44,7 +44,7 @@ class Recorded:
 
     async def _run(self) -> None:
         engine = self.server.engine
-        session = await engine.resume("broken")
+        session = await engine.session("broken").resume()
         await session.outcome()
         for n in range(3):  # some changes come in a round of their own
             await session.pause(reason=f"{n}")

@@ -63,7 +63,7 @@ def test_a_repeated_start_is_one_session_and_gets_the_first_answer(server: Serve
     with server.admin(**keyed()) as client:
         before = count(client)
         first = client.post("/sessions", json=START)
-        server.run(server.engine.resume(first.json()["session_id"], here=False))  # it has changed since
+        server.run(server.engine.session(first.json()["session_id"]).resume(here=False))  # it has changed since
         assert same(first, client.post("/sessions", json=START))
         assert (first.status_code, count(client)) == (201, before + 1)
         assert first.headers["location"].endswith(first.json()["session_id"])
@@ -208,7 +208,7 @@ def test_a_final_refusal_is_kept(server: Served) -> None:
         change = {"fields": {"notes": "x"}}
         first = client.post("/sessions/refused/edit", json=change)
         check_problem(first, 412)
-        server.run(server.engine.pause("refused"))
+        server.run(server.engine.session("refused").pause())
         assert same(first, client.post("/sessions/refused/edit", json=change))
         assert first.json()["present"]["pause"] is None  # as it was then
 
@@ -227,7 +227,7 @@ def test_a_limit_that_was_reached_is_not_kept(tmp_path: Path) -> None:
 def test_an_error_of_the_server_is_not_kept(server: Served, monkeypatch: pytest.MonkeyPatch, effect: bool) -> None:
     name = f"error-{effect}"
     server.asked(name)
-    pause, info = server.engine.pause, Session.info
+    pause, info = Session.pause, Session.info
 
     async def no_pause(*args: Any, **given: Any) -> Any:
         raise StoreUnavailable("The store is busy. Retry later.", path="")
@@ -237,14 +237,14 @@ def test_an_error_of_the_server_is_not_kept(server: Served, monkeypatch: pytest.
         return await pause(*args, **given)
 
     with server.admin(**keyed()) as client:
-        monkeypatch.setattr(server.engine, "pause", paused if effect else no_pause)
+        monkeypatch.setattr(Session, "pause", paused if effect else no_pause)
         check_problem(client.post(f"/sessions/{name}/pause", json={}), 503)
-        monkeypatch.setattr(server.engine, "pause", pause)
+        monkeypatch.setattr(Session, "pause", pause)
         monkeypatch.setattr(Session, "info", info)
         again = client.post(f"/sessions/{name}/pause", json={})
         assert (again.status_code, again.json()["status"]) == (200, "paused")
         assert again.headers.get(REPLAYED) == ("true" if effect else None)
-        server.run(server.engine.resume(name, here=False))
+        server.run(server.engine.session(name).resume(here=False))
         assert client.post(f"/sessions/{name}/pause", json={}).content == again.content
         assert isinstance(server.run(server.engine.session(name).info()), SessionInfo)
         assert (
@@ -269,7 +269,7 @@ def test_an_answer_that_cannot_be_kept_is_still_sent(server: Served, monkeypatch
         monkeypatch.setattr(server.engine, "remember", full)
         assert client.post("/sessions/unkept/pause", json={}).status_code == 200
         monkeypatch.undo()
-        server.run(server.engine.resume("unkept", here=False))
+        server.run(server.engine.session("unkept").resume(here=False))
         again = client.post("/sessions/unkept/pause", json={})
         assert (again.json()["status"], again.headers.get(REPLAYED)) == ("waiting", "true")
         assert events(server, "unkept", "pause.requested") == 1
@@ -281,14 +281,14 @@ def test_a_key_without_an_answer_is_forgotten_when_the_store_forgets_it(
     lost = StoreUnavailable("The store is busy. Retry later.", path="")
     with served(tmp_path) as server, server.admin() as client:
         server.asked("day")
-        pause, now, hours = server.engine.pause, server.engine.clock.now, 0
+        pause, now, hours = Session.pause, server.engine.clock.now, 0
 
         async def paused_and_lost(*args: Any, **given: Any) -> Any:
             await pause(*args, **given)
             raise lost
 
         monkeypatch.setattr(server.engine.clock, "now", lambda: now() + hours * 3_600_000_000)
-        monkeypatch.setattr(server.engine, "pause", paused_and_lost)
+        monkeypatch.setattr(Session, "pause", paused_and_lost)
         for hours in (0, 12, 25):
             check_problem(client.post("/sessions/day/pause", json={}, headers=keyed(f"after-{hours}")), 503)
         kept = server.app.app.routes[0].endpoint.desk.retries._unanswered

@@ -66,14 +66,14 @@ async def _paused_by_bob(path: Path) -> int:
     async with Engine(path, drives="none") as engine:
         found = await engine.sessions()
         for info in found:
-            await engine.pause(info.session_id, reason="not now", by="bob")
+            await engine.session(info.session_id).pause(reason="not now", by="bob")
         return len([info for info in found if info.pause is None])
 
 
 async def _resumed_by_bob(path: Path) -> None:
     async with Engine(path, drives="none") as engine:
         for info in await engine.sessions():
-            await engine.resume(info.session_id, by="bob", here=False)
+            await engine.session(info.session_id).resume(by="bob", here=False)
 
 
 @pytest.mark.long

@@ -106,9 +106,9 @@ async def test_a_resume_leaves_a_run_to_the_process_that_stands_by(tmp_path: Pat
         call = Client(http)
         async with Engine(server.folder / "store.db", signals=False, drives="asked") as engine:
             shop = Shop(engine, "release", agents=2)
-            await engine.pause(everything=True)
+            await engine.pause_all()
             await shop.run.start(CHAIN)
-            await engine.pause("release")
+            await engine.session("release").pause()
             await engine.lift_pause()
             waiting = asyncio.ensure_future(shop.run.stand_by())
             paused = await call.until("/runs/release", lambda found: found["driven_by"] != [])

@@ -79,10 +79,10 @@ def test_a_client_that_comes_back_after_a_while_without_clients_gets_the_present
     question = server.asked("left")
     with server.admin() as client:
         reader = Reader(client, "now", present(server))
-        server.run(server.engine.pause("left", reason="first"))
+        server.run(server.engine.session("left").pause(reason="first"))
         reader.read(lambda: any(each["session_id"] == "left" for each in reader.of("head")))
         server.run(async_until(lambda: not hub_of(server.engine).clients))
-        server.run(server.engine.resume("left"))
+        server.run(server.engine.session("left").resume())
         server.run(server.engine.answer(question, "formal"))
         server.run(server.engine.session("left").outcome())
         server.run(read_by_the_hub(server))

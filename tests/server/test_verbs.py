@@ -10,6 +10,7 @@ import apsw
 import pytest
 
 from pausepoint import Context, Status, workflow
+from pausepoint.engine import Selection
 from pausepoint.errors import VerbRefused
 from pausepoint.integrations.words import names_code
 from tests.server.kit import Served, check_problem, fits, letter, served, state_of
@@ -73,14 +74,16 @@ def test_each_refusal_of_a_bulk_verb_is_a_problem_of_its_own(tmp_path: Path, mon
         connection = apsw.Connection(str(tmp_path / "store.db"))
         connection.execute("UPDATE sessions SET visit = visit + 1 WHERE session_id = 'damaged'")
         connection.close()
-        handed_over = server.engine._parts.bulk._handed_over
+        handed_over = Selection._handed_over
 
-        async def refuse(session_id: str) -> Any:
+        async def refuse(selection: Selection, session_id: str) -> Any:
             if session_id == "kept":
-                raise VerbRefused("It stays paused. Call engine.resume('kept').", session_id="kept", status="paused")
-            return await handed_over(session_id)
+                raise VerbRefused(
+                    "It stays paused. Call engine.session('kept').resume().", session_id="kept", status="paused"
+                )
+            return await handed_over(selection, session_id)
 
-        monkeypatch.setattr(server.engine._parts.bulk, "_handed_over", refuse)
+        monkeypatch.setattr(Selection, "_handed_over", refuse)
         found = {}
         for verb in ("pause", "resume"):
             answer = client.post("/sessions/bulk", json={"verb": verb, "filter": {"owner": "ann"}}).json()

@@ -20,7 +20,7 @@ FIELDS = {"session_id": "one", "question_id": "q", "holder": "process 1", "paths
 @pytest.mark.parametrize("name", sorted({*LINES, *NEXT, *STATUS}))
 def test_every_line_is_for_an_error_that_exists_and_reads_well(name: str) -> None:
     kind = KINDS[name]
-    error = kind("Something happened. Call engine.resume('one', steal=True) or `pausepoint resume`.", **FIELDS)
+    error = kind("Something happened. Call engine.session('one').resume(steal=True) or `pausepoint resume`.", **FIELDS)
     said = detail_of(error)
     assert said.endswith((".", "?"))
     assert not names_code(said)

@@ -39,7 +39,7 @@ async def test_a_second_engine_of_the_same_process_is_told_who_holds_the_session
         with pytest.raises(AlreadyRunning, match=f"process {os.getpid()} on ") as refusal:
             await second.claim("s1")
         assert {first.number: refusal.value.holder} == await second.describe_holders([first.number])
-        for way_out in ("engine.session('s1').outcome()", "engine.resume('s1', steal=True)"):
+        for way_out in ("engine.session('s1').outcome()", "engine.session('s1').resume(steal=True)"):
             assert way_out in str(refusal.value)
         assert (await stored(second)).status == Status.RUNNING
         await driver.commit(release=True)

@@ -66,7 +66,7 @@ async def test_a_changed_store_would_be_noticed(tmp_path: Path) -> None:
     archive = VERSIONS[-1] / "failed.tar.xz"
     folder = unpack(archive, tmp_path / "store")
     async with engine_at(folder, drives="none") as engine:
-        await engine.cancel("s-1")
+        await engine.session("s-1").cancel()
     changed = missing(recorded(archive)["shows"], await shown(folder))
     assert any("'failed' became 'cancelled'" in each for each in changed)
 

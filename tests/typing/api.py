@@ -29,7 +29,7 @@ from pausepoint import (
 from pausepoint.engine import BlockingEngine, BlockingSession
 from pausepoint.model import Event, SessionId
 from pausepoint.model.questions import Receipt
-from pausepoint.model.views import Checkpoint, Diff, Listing
+from pausepoint.model.views import Checkpoint, Diff, Listing, SessionInfo
 from pausepoint.runtime import Batch, GuestContext
 from pausepoint.runtime.collect import Collected
 
@@ -129,7 +129,7 @@ def use_blocking() -> None:
         assert_type(engine.session("one", brief).state(), Brief)
         assert_type(session.state(), Brief)
         assert_type(session.status(), Status)
-        assert_type(session.pause("lunch", by="ann"), Status)
+        assert_type(session.pause("lunch", by="ann"), Listing[SessionInfo])
         assert_type(session.resume(by="ann"), BlockingSession[Brief])
         assert_type(session.fork(at_step=3), BlockingSession[Brief])
         assert_type(session.checkpoints(limit=None), list[Checkpoint])

@@ -59,7 +59,7 @@ def working(folder: Path, port: int, name: str, *store: str) -> Iterator[subproc
 async def started(engine: Engine, flow: Workflow[Any, Any], session_id: str, **given: Any) -> None:
     """Store a session that is ready, and drive it nowhere."""
     await engine.start(flow, session_id=session_id, paused=True, **given)
-    await engine.resume(session_id, here=False)
+    await engine.session(session_id).resume(here=False)
 
 
 async def remembered(engine: Engine) -> set[str]:
@@ -112,7 +112,7 @@ async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight
         assert logged <= set(before)
         assert unfinished, "the worker was killed too late"
         paused = unfinished[0]
-        await engine.pause(paused, reason="meanwhile")
+        await engine.session(paused).pause(reason="meanwhile")
         with working(tmp_path, port, "kills"):
 
             async def others_completed() -> bool:
@@ -123,7 +123,7 @@ async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight
             assert await server.drive("kills", paused, wait=True) == 200  # a drive withdraws no pause
             assert await engine.session(paused).pauses()
             assert (await engine.session(paused).info()).status is Status.PAUSED
-            await engine.resume(paused, here=False)
+            await engine.session(paused).resume(here=False)
             assert await server.drive("kills", paused) == 202
             await async_until(lambda: _is(engine, paused, Status.COMPLETED))
         done = effects(tmp_path)
@@ -241,7 +241,7 @@ async def test_a_drive_too_many_writes_nothing(tmp_path: Path) -> None:
         after = await engine.session("nap").info()
         assert (after.seq, after.fence) == (before.seq, before.fence)
 
-        await engine.pause(everything=True)
+        await engine.pause_all()
         clock.advance(timedelta(hours=2))
         assert (await drive_once(worker, "nap", first.at)).at is None  # the timer came during the pause
         await engine.lift_pause()

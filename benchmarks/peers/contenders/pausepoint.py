@@ -326,7 +326,7 @@ async def _pause(job: Job) -> Sample:
         while len(job.times) < job.sessions:
             await asyncio.sleep(0.01)
         called = time.perf_counter()
-        await engine.pause(everything=True, by="bench")
+        await engine.pause_all(by="bench")
         begin = time.perf_counter()
         ends.set()
         outcomes = await asyncio.gather(*[session.outcome() for session in sessions])

@@ -125,8 +125,8 @@ class BulkCommand:
             yield engine
 
     async def _call(self, engine: Engine, filters: Filters | None = None, **options: Any) -> BulkReport:
-        verb: Call = getattr(engine, self.verb)
-        return await verb(**(filters or self.filters).options, **({"dry_run": self.dry_run} | options))
+        verb: Call = getattr(engine.select(**(filters or self.filters).options), self.verb)
+        return await verb(**({"dry_run": self.dry_run} | options))
 
     async def _agreed(self, engine: Engine) -> bool:
         """Show what the verb would do, and ask. Nothing to do needs no answer."""

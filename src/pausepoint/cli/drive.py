@@ -218,13 +218,15 @@ class DrivenSession:
         from pausepoint.cli.live import catch_up
         from pausepoint.errors import AlreadyRunning
 
+        options = dict(how)
+        session = engine.session(session_id, owner=options.pop("owner"))
         if start is not None:
-            await engine.session(session_id).rewind(start, by=how["by"], reason="resume --from")
-        before = await engine.session(session_id).info()
+            await session.rewind(start, by=how["by"], reason="resume --from")
+        before = await session.info()
         self.session_id = session_id
         await catch_up(engine, session_id, self.view)
         try:
-            session = await engine.resume(session_id, **how)
+            await session.resume(**options)
             self.complete = before.status.value == "completed" and (await session.info()).seq == before.seq
             self.view.resuming = (await session.status()).value in ("running", "pausing")
             return session

@@ -281,7 +281,7 @@ class Service:
         return AlreadyRunning(
             f"Session {row.session_id!r} is driven by {holder}. Wait for it with"
             f" engine.session({row.session_id!r}).outcome(), pause it, or take it over with"
-            f" engine.resume({row.session_id!r}, steal=True).",
+            f" engine.session({row.session_id!r}).resume(steal=True).",
             session_id=row.session_id, holder=holder,
         )  # fmt: skip
 
@@ -366,5 +366,5 @@ def check_texts(**given: object) -> None:
 def _undriven(row: SessionRow) -> StoreUnavailable:
     return StoreUnavailable(
         f"Session {row.session_id!r} is held by this engine but not driven, because the store failed to release it."
-        f" Resume it with engine.resume({row.session_id!r})."
+        f" Resume it with engine.session({row.session_id!r}).resume()."
     )

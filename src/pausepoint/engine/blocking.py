@@ -10,19 +10,18 @@ from __future__ import annotations
 import atexit
 import inspect
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
 from contextlib import AbstractContextManager
-from datetime import timedelta
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, overload
 
 from typing_extensions import TypeVar
 
-from pausepoint.engine.bulk import JOBS
 from pausepoint.engine.engine import Engine
 from pausepoint.engine.guests import BlockingVisitor, Visitor
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
+from pausepoint.engine.selection import Selection
 from pausepoint.engine.session import Session
 from pausepoint.model.notebook import facts
 from pausepoint.runtime.blocking import BlockingDrawer as BlockingDrawer
@@ -33,14 +32,8 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
-    from pausepoint.engine.bulk_run import OnProgress
     from pausepoint.engine.copies import Move
-    from pausepoint.engine.filters import Statuses, When
-    from pausepoint.model.budgets import Amount
-    from pausepoint.model.bulk import BulkReport
     from pausepoint.model.ids import SessionId
-    from pausepoint.model.sessions import PauseMode, Status
-    from pausepoint.model.views import Listing, SessionInfo
     from pausepoint.stores.base import Store
 
 P = ParamSpec("P")
@@ -126,6 +119,25 @@ def on_handle(
     return _described(session, "BlockingEngine")
 
 
+def on_select(
+    verb: Callable[Concatenate[Engine, P], Selection],
+) -> Callable[Concatenate[BlockingEngine, P], BlockingSelection]:
+    """Return the blocking form of `Engine.select`."""
+
+    @wraps(verb)
+    def select(self: BlockingEngine, *args: P.args, **kwargs: P.kwargs) -> BlockingSelection:
+        return BlockingSelection(self._thread.look(lambda: verb(self._wrapped, *args, **kwargs)), self._thread)
+
+    return _described(select, "BlockingEngine")
+
+
+def on_selection(
+    verb: Callable[Concatenate[Selection, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingSelection, P], R]:
+    """Return the blocking form of a selection's verb."""
+    return _blocking(verb, "BlockingSelection")
+
+
 def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
     return _described(form(verb) if inspect.iscoroutinefunction(verb) else _iterated(verb), owner)
 
@@ -145,6 +157,7 @@ _BLOCKING_TYPES = {
     "AsyncIterator[": "Iterator[",
     "AsyncGenerator[SessionInfo, None]": "Iterator[SessionInfo]",
     "Session[": "BlockingSession[",
+    "Selection": "BlockingSelection",
     "Visitor[": "BlockingVisitor[",
 }
 """The return types of async verbs, and those of their blocking forms."""
@@ -198,62 +211,12 @@ class BlockingEngine:
             self, session_id: str, workflow: Workflow[M], *, owner: str | None = None
         ) -> BlockingSession[M, N]: ...
         def session(self, *args: Any, **given: Any) -> Any: ...
-        @overload
-        def resume(
-            self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-            budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
-            until: str | None = None, edits: Literal["accept", "discard"] | None = None,
-            rerun: str | Sequence[str] = (), here: bool = True,
-        ) -> BlockingSession[Any]: ...  # fmt: skip
-        @overload
-        def resume(
-            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None, queue: str | None = None,
-            by: str | None = None, budget: Amount | None = None, wake: bool = False,
-            code: Literal["accept"] | None = None, edits: Literal["accept", "discard"] | None = None,
-            here: bool = True, jobs: int = JOBS, dry_run: bool = False, on_progress: OnProgress | None = None,
-        ) -> BulkReport: ...  # fmt: skip
-        def resume(self, *args: Any, **given: Any) -> Any: ...
-        @overload
-        def pause(
-            self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
-            freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
-        ) -> Listing[SessionInfo]: ...  # fmt: skip
-        @overload
-        def pause(
-            self, *, everything: Literal[True], reason: str = "", by: str | None = None, mode: PauseMode = "finish",
-            freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
-        ) -> Listing[SessionInfo]: ...  # fmt: skip
-        @overload
-        def pause(
-            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None, queue: str | None = None,
-            reason: str = "", by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
-            wait: bool = False, timeout: float | timedelta | None = None, dry_run: bool = False,
-            on_progress: OnProgress | None = None,
-        ) -> BulkReport: ...  # fmt: skip
-        def pause(self, *args: Any, **given: Any) -> Any: ...
-        @overload
-        def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status: ...
-        @overload
-        def cancel(
-            self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
-            workflow: str | None = None, tag: str | None = None, owner: str | None = None, since: When | None = None,
-            until: When | None = None, queue: str | None = None,
-            reason: str = "", by: str | None = None, dry_run: bool = False, on_progress: OnProgress | None = None,
-        ) -> BulkReport: ...  # fmt: skip
-        def cancel(self, *args: Any, **given: Any) -> Any: ...
         def move(
             self, to: str | Path | Store, *, reason: str = ..., timeout: float = ..., dry_run: bool = ...,
             on_progress: Callable[[Move], None] | None = ...,
         ) -> Move: ...  # fmt: skip
     else:
         session = on_handle(Engine.session)
-        resume = on_engine(Engine.resume)
-        pause = on_engine(Engine.pause)
-        cancel = on_engine(Engine.cancel)
         move = on_engine(Engine.move)
     visit = on_visit(Engine.visit)
     drawer = on_drawer_of(Engine.drawer)
@@ -268,7 +231,9 @@ class BlockingEngine:
     queues = on_engine(Engine.queues)
     remove_limit = on_engine(Engine.remove_limit)
     take_ready = on_engine(Engine.take_ready)
+    pause_all = on_engine(Engine.pause_all)
     lift_pause = on_engine(Engine.lift_pause)
+    select = on_select(Engine.select)
     same_input = on_engine(Engine.same_input)
     sessions = on_engine(Engine.sessions)
     tally = on_engine(Engine.tally)
@@ -460,3 +425,21 @@ class BlockingSession(Generic[S, T]):
     retries = on_session(Session.retries)
     last_event = on_session(Session.last_event)
     export = on_session(Session.export)
+
+
+class BlockingSelection:
+    """Many sessions, for blocking code. It has the verbs of `Selection`, and each blocks until its report is there."""
+
+    def __init__(self, selection: Selection, thread: LoopThread) -> None:
+        self._wrapped = selection
+        self._thread = thread
+
+    def __repr__(self) -> str:
+        return f"Blocking{self._wrapped!r}"
+
+    def _call(self, verb: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any, **kwargs: Any) -> Any:
+        return self._thread.call(verb, *args, **kwargs)
+
+    resume = on_selection(Selection.resume)
+    pause = on_selection(Selection.pause)
+    cancel = on_selection(Selection.cancel)

@@ -102,7 +102,9 @@ class Control:
         self, session_id: str, run: Run | None = None, owner: str | None = None, workflow: str | None = None
     ) -> Session[Any]:
         """Return a handle on a session. ``run`` is its drive in this engine, if it has one."""
-        return self.make(SessionId(session_id), run, owner, workflow)
+        session = self.make(SessionId(session_id), owner, workflow)
+        session._run = run
+        return session
 
     def session(
         self, session_id: str, workflow: Workflow[Any] | None = None, *, owner: str | None = None
@@ -179,14 +181,14 @@ class Control:
         if (row.workflow, row.input_digest) != (new.workflow, new.input_digest):
             raise InputConflict(
                 f"Session {row.session_id!r} already exists with different input (workflow {row.workflow!r}). Pass"
-                f" another session_id, or resume it with engine.resume({row.session_id!r}).",
+                f" another session_id, or resume it with engine.session({row.session_id!r}).resume().",
                 session_id=row.session_id,
             )
         check_owner(row, new.owner)
         if new.pause is not None:  # start(paused=True) pauses an existing session instead of resuming it
             await self.pauses.pause(row.session_id, reason=new.pause.reason, by=new.pause.by)
             return self.handle(row.session_id)
-        return await self.resume(row.session_id, by=by, owner=new.owner, budget=budget_of(new), exempt=False)
+        return await self.resume(owned(row.session_id, new.owner), by=by, budget=budget_of(new), exempt=False)
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
@@ -255,24 +257,25 @@ class Control:
     # resuming
 
     async def resume(
-        self, session_id: str, *, by: str | None = None, owner: str | None = None, steal: bool = False,
-        budget: Amount | None = None, wake: bool = False, code: Literal["accept"] | None = None,
-        until: str | None = None, edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (),
-        here: bool = True, exempt: bool = True,
+        self, session_id: str, *, by: str | None = None, steal: bool = False, budget: Amount | None = None,
+        wake: bool = False, code: Literal["accept"] | None = None, until: str | None = None,
+        edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (), here: bool = True,
+        exempt: bool = True,
     ) -> Session[Any]:  # fmt: skip
-        """Resume one session, and return a handle on it. `Engine.resume` describes the options.
+        """Resume one session, and return a handle on it. `Session.resume` describes the options.
 
         Without ``exempt``, as for a `start`, it does nothing while everything is paused.
         """
         self.service.check_open()
-        check_texts(by=by, owner=owner)
+        check_texts(by=by)
+        if until is not None and not isinstance(until, str):
+            raise ValueError(f"until names a step of session {session_id!r}, so it must be a string: {until!r:.80}.")
         if code not in (None, "accept"):
             raise ValueError(f"code must be 'accept' or None, not {code!r:.80}.")
         if session_id in self.service.driver.waking:
             # What the waker is about to drive need not be claimed again.
             await self.service.driver.wait_for_claim(session_id)
         row = await self.service.row(session_id)
-        check_owner(row, owner)
         if not exempt and row.status not in _NOT_RESUMED and await self.service.store.standing_pause() is not None:
             return self.handle(row.session_id)
         if row.guest:
@@ -282,7 +285,7 @@ class Control:
         if here:
             self.service.check_drives("resume", session_id)
         elif steal or wake or code or until or edits or rerun:
-            raise ValueError("here=False only closes pauses. You can combine it only with by, owner and budget.")
+            raise ValueError("here=False only closes pauses. You can combine it only with by and budget.")
         if here and until is not None and row.workflow in self.service.workflows:
             # It raises for an unknown step, also if the session has completed.
             self.service.workflows[row.workflow].step(until)
@@ -536,6 +539,6 @@ def _only_resumed(row: SessionRow) -> VerbRefused:
     failed = row.status is Status.FAILED
     what = "has failed, and picking it up would retry the step" if failed else "is paused, and stays so"
     return VerbRefused(
-        f"Session {row.session_id!r} {what}. Continue it with engine.resume({row.session_id!r}).",
+        f"Session {row.session_id!r} {what}. Continue it with engine.session({row.session_id!r}).resume().",
         session_id=row.session_id, status=row.status.value,
     )  # fmt: skip

@@ -133,7 +133,7 @@ async def move(
 ) -> Move:  # fmt: skip
     """Pause everything and copy all sessions, also those that are started meanwhile."""
     result, seen = Move(), set[str]()
-    await engine.pause(everything=True, reason=reason, by=MOVER, wait=True, timeout=timeout)
+    await engine.pause_all(reason=reason, by=MOVER, wait=True, timeout=timeout)
     while True:
         # Schedules are paused first, so that each session that they have started is among those that follow.
         schedules = await _paused_schedules(engine)
@@ -328,7 +328,7 @@ def _settings(each: Schedule | None) -> object:
 async def _move_one(engine: Engine, target: Store, session_id: str, reason: str) -> Place:
     """Give the original a pause of its own, which stays if the pause of everything is lifted, and copy it."""
     if (await engine.session(session_id).info()).status not in (Status.COMPLETED, Status.CANCELLED):
-        found = await engine.pause(session_id, reason=reason, by=MOVER, wait=True, timeout=0)
+        found = await engine.session(session_id).pause(reason=reason, by=MOVER, wait=True, timeout=0)
         if found.working:
             raise VerbRefused(
                 f"Session {session_id!r} is still running, so it was not moved. It stops at its next safe point; repeat"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from types import EllipsisType, TracebackType
-from typing import TYPE_CHECKING, Any, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args, overload
 
 import msgspec
 from typing_extensions import TypeVar
@@ -20,9 +20,10 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow, hold_seconds
 from pausepoint.engine import flags
 from pausepoint.engine.base import Drives, Service
-from pausepoint.engine.control_verbs import ControlVerbs
 from pausepoint.engine.filters import Statuses, When
+from pausepoint.engine.guests import Visitor
 from pausepoint.engine.parts import Parts
+from pausepoint.engine.selection import Selection
 from pausepoint.engine.session import Session
 from pausepoint.engine.store_verbs import StoreVerbs
 from pausepoint.engine.stores import DEFAULT_URL, store_from
@@ -31,14 +32,8 @@ from pausepoint.model.budgets import Amount
 from pausepoint.model.ids import SessionId
 from pausepoint.model.questions import is_time_to_answer
 from pausepoint.model.queues import check_queue
-from pausepoint.model.sessions import Level, Sort, Status
-from pausepoint.model.views import (
-    Listing,
-    Misfit,
-    Outcome,
-    SessionInfo,
-    StandingPause,
-)
+from pausepoint.model.sessions import Level, PauseMode, Sort, Status
+from pausepoint.model.views import Listing, Misfit, Outcome, SessionInfo, StandingPause
 from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import SignalWatch
@@ -58,7 +53,7 @@ HOLD = timedelta(minutes=10)
 """How long an engine keeps a paused step in memory, unless it is told otherwise."""
 
 
-class Engine(ControlVerbs, StoreVerbs):
+class Engine(StoreVerbs):
     """Runs workflows and keeps their sessions in a store.
 
     Open it with ``async with Engine(…) as engine:``. When the block exits, running sessions stop after their current
@@ -266,6 +261,169 @@ class Engine(ControlVerbs, StoreVerbs):
     def running(self) -> tuple[SessionId, ...]:
         """The sessions that this engine drives now, and those that it is about to drive."""
         return self._service.running
+
+    @overload
+    def session(self, session_id: str, *, owner: str | None = None) -> Session[Any]: ...
+    @overload
+    def session(self, session_id: str, workflow: Workflow[S, R], *, owner: str | None = None) -> Session[S, R]: ...
+    def session(
+        self, session_id: str, workflow: Workflow[Any] | None = None, *, owner: str | None = None
+    ) -> Session[Any]:
+        """Return a handle on a session, with the verbs for it. Reads nothing: `Session.info` raises `UnknownSession`.
+
+        Pass ``workflow`` to get a typed state; `Session.state` and `Session.outcome` then raise `UnknownSession` if the
+        session belongs to another workflow. Pass ``owner`` to keep users apart: every verb of the handle then checks
+        the owner in its own transaction, and raises `WrongOwner` if the session belongs to someone else. A session
+        without an owner is open to everyone.
+        """
+        return self._parts.control.session(session_id, workflow, owner=owner)
+
+    async def start(
+        self, workflow: Workflow[S, R], state: S | None = None, /, *,
+        session_id: str | None = None, owner: str | None = None, tags: str | Sequence[str] = (),
+        budget: Amount | None = None, at_step: str | None = None,
+        paused: bool = False, reason: str = "", by: str | None = None, keep_for: timedelta | None = None,
+        folder: str | Path | None = None, queue: str | None = None, priority: int | None = None,
+        lane: str | None = None, **fields: Any,
+    ) -> Session[S, R]:  # fmt: skip
+        """Create a session, run it in the background, and return a handle on it.
+
+        Pass the input as a ``state`` or as keyword ``fields``. If a session with this ``session_id`` exists and has the
+        same input, it is resumed; if the input differs, `InputConflict` is raised.
+
+        - ``session_id``: by default a new random id.
+        - ``owner``, ``tags``: stored with the session, to find and filter sessions.
+        - ``budget``: the most the session and its children may spend: a number of dollars, or a `Budget`. The session
+          pauses when it is spent.
+        - ``at_step``: start at a later step. The earlier steps are recorded as skipped.
+        - ``paused``, with ``reason`` and ``by``: store the session paused instead of running it.
+        - ``keep_for``: how long after its last update `gc` may remove the session. The default is the engine's;
+          ``timedelta.max`` means forever.
+        - ``folder``: the folder for its artifacts. Required if its steps publish any.
+        - ``queue``, ``priority``: by default those of the workflow. The lowest number goes first. Workers can drive the
+          sessions of some queues only.
+        - ``lane``: among sessions of the same priority, lanes take turns; by default the ``owner``.
+
+        If a `limit` leaves no slot, the session is stored ready, and an engine picks it up when a slot is free.
+        """
+        return await self._parts.control.start(
+            workflow, state, session_id=session_id, owner=owner, tags=tags, budget=budget, at_step=at_step,
+            paused=paused, reason=reason, by=by, keep_for=keep_for, folder=folder, queue=queue, priority=priority,
+            lane=lane, **fields,
+        )  # fmt: skip
+
+    def visit(
+        self, workflow: Workflow[S], *, session_id: str | None = None, input: S | Mapping[str, Any] | None = None,
+        owner: str | None = None, tags: str | Sequence[str] = (), budget: Amount | None = None,
+        by: str | None = None, keep_for: timedelta | None = None,
+    ) -> Visitor[S]:  # fmt: skip
+        """Run the code of a guest session: the block of ``async with engine.visit(…) as ctx:``.
+
+        On a blocking engine, it is the block of ``with engine.visit(…) as ctx:``.
+
+        ``workflow`` comes from `Workflow.guest`. The first visit creates the session with ``input``, a state or a
+        mapping of fields; later ones continue it, and finished operations return immediately. No engine and no worker
+        ever runs the block: a pause, an answer or a timer takes effect with the next operation or the next visit.
+
+        Set ``ctx.output`` to a dict of the fields to write. When the block ends, the session is completed. If the block
+        raises an exception, the session has failed, and the next visit tries again. If the session must stop, for a
+        pause, a question or a spent budget, the operation raises a signal that ``except Exception`` does not catch, and
+        the block raises `Parked`.
+
+        - ``session_id``: by default a new random id. ``owner``, ``tags``, ``budget``, ``keep_for``: as for `start`.
+        - ``by``: who visits, recorded in the history.
+
+        Raises `Parked` if the session is paused or waits, `SessionEnded` if it has ended, and `AlreadyRunning` if
+        another visit is open.
+        """
+        return self._parts.control.visit(
+            workflow, session_id=session_id, input=input, owner=owner, tags=tags, budget=budget, by=by,
+            keep_for=keep_for,
+        )  # fmt: skip
+
+    async def rebuild(
+        self, folder: str | Path, workflow: Workflow[S, R], /, *, session_id: str | None = None,
+        incomplete: Literal["accept"] | None = None, by: str | None = None, **given: Any,
+    ) -> Session[S, R]:  # fmt: skip
+        """Return the session of an artifact folder. If this store does not have it, create it from the folder.
+
+        No step runs. The session's position comes from the folder's completion records or, without them, from its
+        files. In the second case ``given`` is the input that no file contains. If the files do not determine the
+        position, `FolderRefused` is raised; pass ``incomplete="accept"`` to continue with the first step that is not
+        known to be done. The folder is not changed.
+        """
+        return await self._parts.control.rebuild(
+            folder, workflow, session_id=session_id, incomplete=incomplete, by=by, **given,
+        )  # fmt: skip
+
+    async def take_ready(self, limit: int = 100, *, by: str | None = None) -> list[SessionId]:
+        """Pick up to ``limit`` ready sessions of the registered workflows, drive them here, and return their ids.
+
+        A session is ready if it was interrupted, if its timer is due, or if what it waits for has arrived. Sessions of
+        processes that died are ready too. Sessions of schedules that are due start as well. As with `take_up`, nothing
+        is withdrawn: paused and failed sessions stay as they are. Finding the sessions costs the same, however many are
+        stored. ``by`` is recorded in the history.
+        """
+        return await self._parts.control.take_ready(limit, by=by)
+
+    async def lift_pause(self, *, by: str | None = None) -> Listing[SessionInfo]:
+        """Lift the pause of everything and return the first `PAGE` sessions that it alone had paused, newest first.
+
+        Sessions that it stopped resume here, or in another running process that has their workflow; the others are as
+        they were before the pause. Sessions that were also paused individually stay paused.
+        """
+        return await self._parts.control.lift_pause(by=by)
+
+    async def idle(self, *session_ids: str) -> None:
+        """Wait until this engine drives none of these sessions. Without ids, wait until it drives no session."""
+        return await self._parts.control.idle(*session_ids)
+
+    def select(
+        self, *, ids: Sequence[str] | None = None, status: Statuses = None, failed: bool | None = None,
+        workflow: str | None = None, tag: str | None = None, owner: str | None = None, queue: str | None = None,
+        since: When | None = None, until: When | None = None,
+    ) -> Selection:  # fmt: skip
+        """Return the sessions that match, to pause, resume or cancel them all. Reads nothing.
+
+        Give at least one filter; all must match. Without ``status`` and ``ids``, ended sessions do not match.
+
+        - ``ids``: the sessions, by id. Those that have ended are skipped; those that do not exist are in ``failed`` of
+          the report.
+        - ``status``, ``failed``, ``workflow``, ``tag``, ``owner``, ``queue``, ``since``, ``until``: as for `sessions`.
+
+        >>> import asyncio
+        >>> from pausepoint import Engine, workflow
+        >>> @workflow
+        ... def greet(name: str) -> str:
+        ...     return f"Hello, {name}!"
+        >>> async def main() -> int:
+        ...     async with Engine(":memory:") as engine:
+        ...         for name in ("Ada", "Grace"):
+        ...             await engine.start(greet, name=name, paused=True, tags="night")
+        ...         return (await engine.select(status="paused", tag="night").resume()).total
+        >>> asyncio.run(main())
+        2
+        """
+        return Selection(self, {
+            "ids": ids, "status": status, "failed": failed, "workflow": workflow, "tag": tag, "owner": owner,
+            "queue": queue, "since": since, "until": until,
+        })  # fmt: skip
+
+    async def pause_all(
+        self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
+        wait: bool = False, timeout: float | timedelta | None = None,
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Pause everything until `lift_pause`, and return the first `PAGE` sessions, those that are driven first.
+
+        Sessions that any process starts meanwhile are stored paused. Failed sessions stay failed. If another process
+        keeps a SQLite store locked, the pause takes effect at once, a warning names that process, and the call returns
+        when the pause is stored. Damaged sessions are paused too, and are listed in ``damaged`` of the result.
+
+        ``reason``, ``by``, ``mode``, ``freeze``, ``wait`` and ``timeout`` are as for `Session.pause`.
+        """
+        return await self._parts.pauses.pause_all(
+            reason, by=by, mode=mode, freeze=freeze, wait=wait, timeout=timeout
+        )  # fmt: skip
 
     async def move(
         self, to: str | Path | Store, *, reason: str = "Moved to another store.", timeout: float = 60.0,

@@ -379,7 +379,7 @@ def _resumed(row: SessionRow, pauses: Sequence[Pause], now: int, by: str | None,
 
 def not_driven(session_id: str, status: str, options: str = "") -> VerbRefused:
     """Return why an engine does not drive a guest."""
-    only = f" resume takes only by, owner, budget and wake for it, not {options}." if options else ""
+    only = f" resume takes only by, budget and wake for it, not {options}." if options else ""
     return VerbRefused(
         f"Session {session_id!r} is a guest: its code runs in another program, and no engine can drive it.{only} That"
         " program continues it with its next engine.visit.",
@@ -422,8 +422,8 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
         case Status.PAUSED | Status.PAUSING:
             pauses = await control.service.store.pauses(row.key)
             why = "; ".join(f"{pause.reason}{f' (by {pause.by})' if pause.by else ''}" for pause in pauses)
-            budget = ", budget=…" if any(pause.kind == "budget" for pause in pauses) else ""
-            return why, f"Resume it with engine.resume({id!r}{budget}), {again}."
+            budget = "budget=…" if any(pause.kind == "budget" for pause in pauses) else ""
+            return why, f"Resume it with engine.session({id!r}).resume({budget}), {again}."
         case Status.WAITING:
             questions = await control.questions.questions(tree=id)
             if questions:
@@ -432,7 +432,7 @@ async def _explained(control: Control, row: SessionRow) -> tuple[str, str]:
             kinds = [f"an {kind}" if kind == "answer" else f"a {kind}" for kind in (row.waiting or "").split(",")]
             return f"for {' or '.join(kinds)}{_until(row, ', ')}", "Visit it again when the wait is over."
         case Status.SLEEPING if row.wakes_at:
-            wake = f"engine.resume({id!r}, wake=True)"
+            wake = f"engine.session({id!r}).resume(wake=True)"
             return _until(row), f"Visit it again after that time, or end its timers: {wake}."
         case Status.CANCELLED:
             return "", "It cannot continue. Visit another session_id."

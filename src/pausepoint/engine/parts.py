@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import Service
-from pausepoint.engine.bulk import Bulk
 from pausepoint.engine.changes import Changes
 from pausepoint.engine.control import Control
 from pausepoint.engine.descriptions import Descriptions
@@ -58,7 +57,6 @@ class Parts:
             service, self.queries, self.pauses, self.pickup, self.schedules, self.time_travel, self.artifacts,
             self.questions, make,
         )  # fmt: skip
-        self.bulk = Bulk(service, self.queries, self.pauses, self.control)
         service.waker.take = self.pickup.wake
         service.waker.fire = self.schedules.fire_due
 

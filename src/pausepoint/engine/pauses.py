@@ -37,7 +37,7 @@ class Pauses:
         self, session_id: str, *, reason: str = "", by: str | None = None, mode: PauseMode = "finish",
         freeze: bool = False, wait: bool = False, timeout: float | timedelta | None = None,
     ) -> Listing[SessionInfo]:  # fmt: skip
-        """Pause one session with its children. `Engine.pause` describes the options."""
+        """Pause one session with its children. `Session.pause` describes the options."""
         pause = self.pause_of(reason, by, mode, freeze, wait, timeout)
         with suppress(DamagedRecord):  # a damaged session can be paused too
             await self.service.row(session_id)
@@ -57,9 +57,10 @@ class Pauses:
                 raise damage
         return Listing(await self.service.infos(found), found.damaged, working)
 
-    async def pause_everything(
-        self, reason: str, by: str | None, mode: PauseMode, freeze: bool, wait: bool, timeout: float | timedelta | None
-    ) -> Listing[SessionInfo]:
+    async def pause_all(
+        self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
+        wait: bool = False, timeout: float | timedelta | None = None,
+    ) -> Listing[SessionInfo]:  # fmt: skip
         """Pause everything until `lift_pause`, and return the first sessions that it stops."""
         pause = msgspec.structs.replace(self.pause_of(reason, by, mode, freeze, wait, timeout), standing=True)
         query = Filter(unended=True, failed=False)
@@ -135,7 +136,7 @@ class Pauses:
         return Found(list(rows.values())[:PAGE], some.damaged or driven.damaged)
 
     async def cancel(self, session_id: str, *, reason: str = "", by: str | None = None) -> Status:
-        """Cancel one session with its children, and return its status. See `Engine.cancel`."""
+        """Cancel one session with its children, and return its status. See `Session.cancel`."""
         self.service.check_open()
         check_texts(reason=reason, by=by)
         row = await self.service.row(session_id)

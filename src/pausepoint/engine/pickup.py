@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 class Resumed(TypedDict, total=False):
-    """How a session is picked up: whether a resume asks for it, whose, and its options. See `Engine.resume`."""
+    """How a session is picked up: whether a resume asks for it, whose, and its options. See `Session.resume`."""
 
     resumed: bool
     by: str | None

@@ -39,16 +39,11 @@ class Session(SessionVerbs, Generic[S, R]):
     """
 
     def __init__(
-        self,
-        engine: Engine,
-        session_id: SessionId,
-        run: Run | None = None,
-        owner: str | None = None,
-        workflow: str | None = None,
+        self, engine: Engine, session_id: SessionId, owner: str | None = None, workflow: str | None = None
     ) -> None:
         self._engine = engine
         self._parts = engine._parts
-        self._run = run
+        self._run: Run | None = None  # its drive in this engine, if it has one
         self._workflow = workflow
         self._ref = owned(session_id, owner)
         self.id = session_id
@@ -135,53 +130,67 @@ class Session(SessionVerbs, Generic[S, R]):
     async def pause(
         self, reason: str = "", *, by: str | None = None, mode: PauseMode = "finish", freeze: bool = False,
         wait: bool = False, timeout: float | timedelta | None = None,
-    ) -> Status:  # fmt: skip
-        """Pause the session and its children at their next safe point, and return the status.
+    ) -> Listing[SessionInfo]:  # fmt: skip
+        """Pause the session and its children at their next safe point. Return its facts first, then the children's.
 
-        ``mode="abort"`` cancels the running step instead; a resume runs it again. ``freeze`` stops the session's timers
-        too. ``wait`` returns when they have stopped, at most after ``timeout``. ``reason`` and ``by`` are recorded. See
-        `Engine.pause`.
+        Sessions that have ended are returned with their status.
+
+        - ``reason``, ``by``: recorded with the pause.
+        - ``mode``: ``"finish"`` lets a running step stop at a safe point; ``"abort"`` cancels the step, and a resume
+          runs it again.
+        - ``freeze``: stop the sessions' timers too, so that they are due later by the length of the pause.
+        - ``wait``: return when every one of them has stopped. From then on nothing begins until a resume. With
+          ``timeout``, in seconds or as a timedelta, return after that time; ``working`` of the result then names the
+          sessions that are still worked on, by which process and with what. Without ``wait``, an operation that a
+          process admitted just before the pause was stored may still begin.
+
+        Damaged children are paused too, and are listed in ``damaged`` of the result. If the session itself is damaged,
+        its `DamagedRecord` is raised after the pause is stored.
         """
-        found = await self._parts.pauses.pause(
+        return await self._parts.pauses.pause(
             self._ref, reason=reason, by=by, mode=mode, freeze=freeze, wait=wait, timeout=timeout
         )
-        return found[0].status
 
     async def resume(
-        self,
-        *,
-        by: str | None = None,
-        owner: str | None = None,
-        steal: bool = False,
-        budget: Amount | None = None,
-        wake: bool = False,
-        code: Literal["accept"] | None = None,
-        until: str | None = None,
-        edits: Literal["accept", "discard"] | None = None,
-        rerun: str | Sequence[str] = (),
-        here: bool = True,
-    ) -> Session[S, R]:
+        self, *, by: str | None = None, steal: bool = False, budget: Amount | None = None, wake: bool = False,
+        code: Literal["accept"] | None = None, until: str | None = None,
+        edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (), here: bool = True,
+    ) -> Session[S, R]:  # fmt: skip
         """Resume the session in this process, exactly where it stopped.
 
-        - ``steal``: take the session over from the process that drives it.
-        - ``budget``: a new budget, in dollars or as a `Budget`. ``wake``: end open timers now.
-        - ``code="accept"``: resume although steps before the session's position have changed, and run strict calls
-          whose arguments have changed.
-        - ``until``: the step after which the session pauses again.
-        - ``edits``: ``"accept"`` or ``"discard"`` edited artifacts. ``rerun``: finished steps to run again.
-        - ``here=False``: only close the pauses and leave the session to an open engine that has its workflow.
+        Operator pauses are closed. The conditions of other pauses, such as a budget, are checked again. A session that
+        waits or sleeps continues to do so. A completed session is not changed.
 
-        See `Engine.resume` for details and errors.
+        - ``by``: the person who resumes, recorded in the history.
+        - ``steal``: take the session over from the process that drives it. Otherwise `AlreadyRunning` is raised.
+        - ``budget``: a new budget: a number of dollars, or a `Budget`. A limit that it does not name stays.
+        - ``wake``: end its open timers now.
+        - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
+          missing, and run strict calls whose arguments have changed. Without it, the session pauses with the reason.
+        - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
+        - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
+          `UndecidedEdits` is raised if the edits would make finished steps stale.
+        - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
+        - ``here=False``: only close the pauses. The session becomes due, and an open engine that has its workflow picks
+          it up, which pauses it again if the reason persists. A failed session is ready again. The workflow need not be
+          registered here.
+
+        A guest session (see `Engine.visit`) is never driven by a resume: all its pauses are closed, with ``wake`` its
+        timers end, and its program continues it with its next visit.
         """
         resumed = await self._parts.control.resume(
-            self._ref, by=by, owner=owner, steal=steal, budget=budget, wake=wake, code=code, until=until, edits=edits,
-            rerun=rerun, here=here,
+            self._ref, by=by, steal=steal, budget=budget, wake=wake, code=code, until=until, edits=edits, rerun=rerun,
+            here=here,
         )  # fmt: skip
         self._run = resumed._run or self._run
         return self
 
     async def cancel(self, reason: str = "", *, by: str | None = None) -> Status:
-        """Cancel the session and its children: immediately if no process drives it, else at its next safe point."""
+        """Cancel the session and its children, and return its status. What it has done stays readable.
+
+        Sessions that no process drives end immediately, all in one transaction; a running one at its next safe point.
+        A session that has completed or was cancelled is not changed, but what is still open below it ends too.
+        """
         return await self._parts.pauses.cancel(self._ref, reason=reason, by=by)
 
     async def take_up(self, *, fence: int | None = None, by: str | None = None) -> Session[S, R]:
@@ -291,7 +300,9 @@ class Session(SessionVerbs, Generic[S, R]):
             self._ref, at_step, changes, session_id=session_id, reuse=reuse, owner=owner, tags=tags, budget=budget,
             paused=paused, reason=reason, by=by, folder=folder, **named,
         )  # fmt: skip
-        return Session(self._engine, forked.id, forked._run, self.owner and (owner or self.owner), self._workflow)
+        session = Session[S, R](self._engine, forked.id, self.owner and (owner or self.owner), self._workflow)
+        session._run = forked._run
+        return session
 
     def events(self, after: str = "", *, follow: bool = False, until: Until = "ended") -> AsyncIterator[Event]:
         """Yield the session's events after a cursor. With ``follow``, keep yielding new ones until the session ends.

@@ -1,4 +1,4 @@
-"""The verbs of `Engine` that concern the store as a whole: overview, schedules, limits, clean-up and transfer."""
+"""The verbs of `Engine` over the store as a whole: overview, questions, schedules, limits, clean-up and transfer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pausepoint.model.changes import Change
 from pausepoint.model.drawers import DrawerInfo
 from pausepoint.model.ids import SessionId
 from pausepoint.model.limits import LimitKey
-from pausepoint.model.questions import Question, QuestionSort
+from pausepoint.model.questions import Question, QuestionSort, Receipt
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import CatchUp, Overlap, ScheduleInfo
 from pausepoint.model.sessions import Level, QuestionStatus
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class StoreVerbs:
-    """The verbs that concern the store as a whole. Each is carried out by a part of the engine."""
+    """The verbs over the store as a whole. Each is carried out by a part of the engine."""
 
     _parts: Parts
 
@@ -137,6 +137,33 @@ class StoreVerbs:
         """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
         return await self._parts.questions.tally_questions(
             status=status, workflow=workflow, owner=owner, tree=tree, key=key,
+        )  # fmt: skip
+
+    async def question(self, question_id: str) -> Question:
+        """Return one question, with the state, the step's finished operations and the chat history at that time.
+
+        Raises `UnknownQuestion` if there is no question with this id.
+        """
+        return await self._parts.questions.question(question_id)
+
+    async def answer(
+        self, question_id: str, value: Any, *, by: str | None = None, channel: str = "", seen: str | None = None
+    ) -> Receipt:
+        """Answer a question and return a receipt.
+
+        The first answer counts. The same answer again gets the same receipt; a different one raises `AnswerConflict`.
+
+        Without the question's id, use `Session.answer`.
+
+        - ``by``, ``channel``: the person who answers, and how. Both are recorded.
+        - ``seen``: the `Question.digest` that the person saw. If the session asks something else by now,
+          `QuestionChanged` is raised.
+
+        Raises a `QuestionError` if the answer is not accepted, for example `UnknownQuestion`, `QuestionClosed` or
+        `AnswerRefused`. Refused answers are recorded in the session's history.
+        """
+        return await self._parts.questions.answer(
+            question_id, value, by=by, channel=channel, seen=seen,
         )  # fmt: skip
 
     def changes(
@@ -358,7 +385,7 @@ class StoreVerbs:
         1. ``found = await engine.remember(key, digest)``. Carry out the request only if ``found.claimed``. Otherwise
            return ``found.answer``, or say that the request is ``at_work``. If ``found.digest`` is not yours, the key
            was used for another request.
-        2. ``with engine.once(key): await engine.pause(…)``. If ``found.took_effect``, a process that was killed has
+        2. ``with engine.once(key): await session.pause(…)``. If ``found.took_effect``, a process that was killed has
            done that before: leave it out, and answer from the present facts.
         3. ``await engine.remember(key, digest, answer)``, or `forget` if the request was refused.
 
@@ -375,7 +402,7 @@ class StoreVerbs:
         ...     found = await engine.remember(key, b"PUT /standing-pause")
         ...     if found.claimed:
         ...         with engine.once(key):
-        ...             await engine.pause(everything=True, reason="lunch")
+        ...             await engine.pause_all(reason="lunch")
         ...         found = await engine.remember(key, found.digest, b"paused")
         ...     return found.answer
         >>> async def main() -> None:

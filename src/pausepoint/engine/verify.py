@@ -206,7 +206,8 @@ class Inspector:
         if row.cancel_requested:
             walk.problem(
                 "session",
-                f"it was cancelled, but is still open. Call engine.cancel({row.session_id!r}) again to end it.",
+                "it was cancelled, but is still open. Call"
+                f" engine.session({row.session_id!r}).cancel() again to end it.",
             )
             return
         above = None if walk.reopened else await self._ended_above(row)
@@ -214,7 +215,7 @@ class Inspector:
             walk.problem(
                 "session",
                 f"it is still open, although {above.session_id!r} above it was cancelled. Call"
-                f" engine.cancel({above.session_id!r}) again to end it.",
+                f" engine.session({above.session_id!r}).cancel() again to end it.",
             )
         elif above is not None and (status := await self._reported_end(above, row.session_id)):
             walk.problem(

@@ -251,7 +251,7 @@ class _Inbox:
         except asyncio.CancelledError:
             # The agent was interrupted. A later call must not find the answer to this one.
             with suppress(PausepointError):
-                await self._engine.cancel(id, reason=CANCELLED)
+                await self._engine.session(id).cancel(reason=CANCELLED)
             raise
 
     async def _visit(self, id: str, text: str, request: ToolRequest, agent: str) -> ToolRequest:

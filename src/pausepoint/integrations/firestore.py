@@ -443,7 +443,7 @@ class _Mirror:
         if mine and not known.took_effect:
             try:
                 with self._engine.once(key):
-                    paused = await self._engine.pause(found.id, reason=REASON, by=BY)
+                    paused = await self._engine.session(found.id).pause(reason=REASON, by=BY)
             except StoreError:
                 raise
             except PausepointError as error:

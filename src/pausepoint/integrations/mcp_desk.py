@@ -296,7 +296,7 @@ class Desk:
     async def _pause_session(self, engine: Engine, given: PauseSession, by: str) -> Document:
         try:
             session_id = (await engine.find(given.session_id, exact=True)).session_id
-            found = await engine.pause(session_id, reason=given.reason, by=by)
+            found = await engine.session(session_id).pause(reason=given.reason, by=by)
         except DamagedRecord as damage:
             raise await self._damaged(engine, damage, given, by) from None
         now = await engine.session(session_id).info()
@@ -315,11 +315,11 @@ class Desk:
         if "session_id" not in damage.fields:  # of the whole store
             return CallRefused(sentence_of(damage))
         with suppress(DamagedRecord):  # it is raised after the pause was stored
-            await engine.pause(damage.fields["session_id"], reason=given.reason, by=by)
+            await engine.session(damage.fields["session_id"]).pause(reason=given.reason, by=by)
         return CallRefused(f"The pause is stored, but the session is damaged: {sentence_of(damage)}")
 
     async def _pause_everything(self, engine: Engine, given: PauseEverything, by: str) -> Document:
-        found = await engine.pause(everything=True, reason=given.reason, by=by)
+        found = await engine.pause_all(reason=given.reason, by=by)
         some = [{"session_id": each.session_id, "status": each.status.value} for each in found[:20]]
         total = sum((await engine.tally(status=("pausing", "paused"))).values())
         return {"standing_pause": await self._standing(engine), "sessions": some, "paused_or_pausing": total}
@@ -330,7 +330,7 @@ class Desk:
         info = await engine.find(given.session_id, exact=True)
         if (standing := await engine.standing_pause()) is not None:  # a resume would exempt the session from it
             raise self._all_paused(info.session_id, standing)
-        await engine.resume(info.session_id, by=by, here=False)
+        await engine.session(info.session_id).resume(by=by, here=False)
         await self._check_not_exempted(engine, info.session_id, by)
         return await self._after(engine, info.session_id)
 
@@ -339,7 +339,7 @@ class Desk:
         standing = await engine.standing_pause()
         if standing is None or (await engine.session(session_id).info()).pause_requested:
             return
-        await engine.pause(session_id, reason=excerpt(standing.reason, 500), by=by)
+        await engine.session(session_id).pause(reason=excerpt(standing.reason, 500), by=by)
         raise self._all_paused(session_id, standing)
 
     def _all_paused(self, session_id: str, standing: StandingPause) -> CallRefused:

@@ -39,8 +39,9 @@ class Ways:
         self._store = f" --store {shlex.quote(run_with)}" if run_with else ""
 
     def resume(self, budget: bool = False) -> str:
-        more = ", budget=…" * budget
-        return f"engine.resume({self._id!r}{more})" if self._engine else f"run(…, session_id={self._id!r}{more})"
+        if self._engine:
+            return f"engine.session({self._id!r}).resume({'budget=…' * budget})"
+        return f"run(…, session_id={self._id!r}{', budget=…' * budget})"
 
     def answer(self, question_id: str) -> str:
         if self._engine:

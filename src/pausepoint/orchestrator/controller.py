@@ -152,7 +152,7 @@ class PauseResumeController:
         if snapshot is None:
             raise SnapshotMissing(
                 f"There is no snapshot to resume from in {self.snapshot_store!r}. Restore the snapshot, or resume the"
-                " sessions one by one with engine.resume()."
+                " sessions one by one with session.resume()."
             )
         await self.agent_registry.restore_from_snapshot(snapshot)
         await self.agent_registry.signal_resume()

@@ -62,7 +62,7 @@ class SessionStateStore:
         if not isinstance(text, str):
             raise DamagedSnapshot(
                 f"{place[0].upper()}{place[1:]} does not contain a snapshot. Resume the session itself with"
-                f" engine.resume({self._session_id!r}).",
+                f" engine.session({self._session_id!r}).resume().",
                 path=place,
             )
         return from_json(text.encode(), place)

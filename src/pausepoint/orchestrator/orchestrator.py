@@ -133,7 +133,7 @@ class Orchestrator:
             return False
         if (await self.engine.session(self.session_id).info()).holder is None:
             return False
-        await self.engine.resume(self.session_id, budget=budget, here=False)
+        await self.engine.session(self.session_id).resume(budget=budget, here=False)
         self.registry.forget()
         return True
 
@@ -171,7 +171,7 @@ class Orchestrator:
             await self._join_pause()
             return
         await self._reset_safety()
-        await self.engine.resume(self.session_id, by=by, owner=owner, budget=budget)
+        await self.engine.session(self.session_id, owner=owner).resume(by=by, budget=budget)
         await self._note_running()
         self._watch()
 
@@ -412,7 +412,7 @@ class Orchestrator:
     async def _stop_for(self, reason: str) -> None:
         """Request a pause before the agent begins anything else."""
         if reason and all(pause.by != SAFETY for pause in await self.engine.session(self.session_id).pauses()):
-            await self.engine.pause(self.session_id, reason=reason, by=SAFETY)
+            await self.engine.session(self.session_id).pause(reason=reason, by=SAFETY)
 
 
 def _raised(plan: Plan, tasks: Sequence[str]) -> dict[str, int]:

@@ -50,9 +50,9 @@ class SessionAgents:
             self._before = {info.session_id: info.status for info in await self._open()}
             self._lifts = self._everything and await self.engine.standing_pause() is None
         if self._everything:
-            await self.engine.pause(everything=True, reason=reason, by=by)
+            await self.engine.pause_all(reason, by=by)
         else:
-            await self.engine.pause(**self._which, reason=reason, by=by)
+            await self.engine.select(**self._which).pause(reason, by=by)
 
     async def _open(self) -> Listing[SessionInfo]:
         return await self.engine.sessions(**self._which, status=_RESUMABLE)
@@ -63,7 +63,7 @@ class SessionAgents:
 
     async def _ask_too(self, info: SessionInfo) -> None:
         self._before[info.session_id] = Status.RUNNING
-        await self.engine.pause(info.session_id, reason="it was started while all sessions were being paused")
+        await self.engine.session(info.session_id).pause(reason="it was started while all sessions were being paused")
 
     async def agent_states(self) -> Sequence[AgentState]:
         """See `AgentRegistry`."""
@@ -110,14 +110,16 @@ class SessionAgents:
             raise
         for session_id, status in self._before.items():
             if status not in (*_AT_WORK, *_LEFT_ALONE):
-                await self.engine.resume(session_id, here=False)
+                await self.engine.session(session_id).resume(here=False)
         if self._lifts:
             await self.engine.lift_pause()
         self._before = {}
 
     async def _stop_again(self, resumed: Sequence[str]) -> None:
         for session_id in resumed:
-            await self.engine.pause(session_id, reason="another session could not be resumed, so all were paused again")
+            await self.engine.session(session_id).pause(
+                reason="another session could not be resumed, so all were paused again"
+            )
             await self.engine.idle(session_id)
 
 
@@ -158,7 +160,7 @@ class RunAgents:
         """See `AgentRegistry`."""
         await self.remember()
         if (await self.engine.session(self.session_id).info()).status is not Status.PAUSED:
-            await self.engine.pause(self.session_id, reason=reason, by=by)
+            await self.engine.session(self.session_id).pause(reason=reason, by=by)
 
     async def remember(self) -> None:
         """Remember which agents are at work, or were when another process paused the run."""
@@ -293,7 +295,7 @@ async def check(engine: Engine, state: AgentState) -> SessionInfo:
     if info.seq < state.seq:
         raise RestoreRefused(
             f"Session {info.session_id!r} is at record {info.seq}, but was at {state.seq} when it was paused: the store"
-            " is older than the snapshot. Restore the newer store, or resume the session itself with engine.resume().",
+            " is older than the snapshot. Restore the newer store, or resume the session itself with session.resume().",
             agent_ids=[state.id],
         )
     return info
@@ -303,4 +305,4 @@ async def resume_session(engine: Engine, session_id: str, budget: Amount | None 
     """Resume a session, unless it is running or was cancelled."""
     if (await engine.session(session_id).info()).status is not Status.CANCELLED:
         with suppress(AlreadyRunning):
-            await engine.resume(session_id, budget=budget)
+            await engine.session(session_id).resume(budget=budget)

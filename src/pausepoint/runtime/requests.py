@@ -244,6 +244,7 @@ def _unleased(session_id: str) -> HoldLost:
 def _overtaken(session_id: str) -> HoldLost:
     return HoldLost(
         f"Another engine took over session {session_id!r} and drives it now. This engine has written nothing since."
-        f" Let the other engine continue, or take the session back with engine.resume({session_id!r}, steal=True).",
+        f" Let the other engine continue, or take the session back with"
+        f" engine.session({session_id!r}).resume(steal=True).",
         session_id=session_id,
     )

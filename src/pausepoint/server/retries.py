@@ -275,7 +275,7 @@ async def _created(call: Call) -> Reply:
     if not asked.paused and call.desk.drives:
         await _drive(call, info)
     elif not asked.paused and info.signals <= 1:  # only its first pause: no request has come since
-        await call.engine.resume(info.session_id, by=call.by, here=False)
+        await call.engine.session(info.session_id).resume(by=call.by, here=False)
     reply = sessions.headed if asked.paused or call.desk.drives else sessions.handed_over
     return await reply(call, await call.engine.session(info.session_id).info(), 201)
 

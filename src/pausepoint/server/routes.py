@@ -33,7 +33,7 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/sessions", role="operator", handler=sessions.start, verb="start", body=bodies.Start,
           answer="handed_over", status=201, errors=(409, 422),
           example={"workflow": "brief", "input": {"topic": "octopus"}, "tags": ["night"]}),
-    Route(method="POST", path="/sessions/bulk", role="operator", handler=verbs.bulk, verb="pause", body=bodies.Bulk,
+    Route(method="POST", path="/sessions/bulk", role="operator", handler=verbs.bulk, verb="select", body=bodies.Bulk,
           answer="bulk_result", example={"verb": "pause", "ids": ["octopus-1"], "reason": "maintenance"}),
     Route(method="GET", path=_ONE, role="viewer", handler=sessions.show, verb="info", heads=True, query=NoQuery,
           answer="session_page", errors=(404, 410)),
@@ -150,7 +150,7 @@ ROUTES: tuple[Route, ...] = (
     # everything
     Route(method="GET", path="/standing-pause", role="viewer", handler=standing.show, verb="standing_pause",
           query=NoQuery, answer="standing"),
-    Route(method="PUT", path="/standing-pause", role="operator", handler=standing.put, verb="pause",
+    Route(method="PUT", path="/standing-pause", role="operator", handler=standing.put, verb="pause_all",
           body=bodies.Pause, answer="standing", example={"reason": "a wrong model is live"}),
     Route(method="DELETE", path="/standing-pause", role="operator", handler=standing.delete, verb="lift_pause",
           body=Nothing, answer="standing", example={}),

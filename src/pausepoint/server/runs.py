@@ -65,8 +65,8 @@ async def pause(call: Call) -> Reply:
     """Stop all agents of a run after their current step."""
     asked: bodies.Pause = call.body
     reader, found = await _read(call)
-    await call.engine.pause(
-        found.info.session_id, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
+    await call.engine.session(found.info.session_id).pause(
+        reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
     )
     return await _reply(call, await reader.read())
 
@@ -78,7 +78,7 @@ async def resume(call: Call) -> Reply:
     info = found.info
     elsewhere = info.holder is not None and info.session_id not in call.engine.running
     here = _drives(call, info) and not elsewhere
-    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget, here=here)
+    await call.engine.session(info.session_id).resume(by=call.by, budget=asked.budget, here=here)
     return await _reply(call, await reader.read())
 
 

@@ -65,7 +65,7 @@ async def start(call: Call) -> Reply:
     else:
         session = await call.engine.start(workflow, **options, **asked.input)
     if paused and not asked.paused:  # another engine drives it
-        await call.engine.resume(session.id, by=call.by, here=False)
+        await call.engine.session(session.id).resume(by=call.by, here=False)
         return await handed_over(call, await session.info(), 201)
     return await headed(call, await session.info(), 201)
 

@@ -16,9 +16,7 @@ async def put(call: Call) -> Reply:
     """Pause everything until it is lifted. Twice is not an error."""
     asked: bodies.Pause = call.body
     call.access.check_sees_all()
-    found = await call.engine.pause(
-        everything=True, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
-    )
+    found = await call.engine.pause_all(reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze)
     await call.desk.hub.look_at_standing()  # the next request sees it
     return Reply(await _document(call) | {"sessions": heads(found)["sessions"]})
 

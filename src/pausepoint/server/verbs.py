@@ -26,7 +26,9 @@ async def pause(call: Call) -> Reply:
     """Pause a session and its children."""
     asked: bodies.Pause = call.body
     info = await call.access.info(call.session_id)
-    await call.engine.pause(info.session_id, reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze)
+    await call.engine.session(info.session_id).pause(
+        reason=asked.reason, by=call.by, mode=asked.mode, freeze=asked.freeze
+    )
     now = await call.engine.session(info.session_id).info()
     if now.status in (Status.COMPLETED, Status.CANCELLED):
         how = "has already completed" if now.status is Status.COMPLETED else "was already cancelled"
@@ -45,9 +47,9 @@ async def resume(call: Call) -> Reply:
     if here:
         _check_steps(call, info.workflow, *asked.rerun, *(() if asked.until is None else (asked.until,)))
     if here or info.guest:
-        await call.engine.resume(
-            info.session_id, by=call.by, steal=asked.steal, budget=asked.budget, wake=asked.wake, code=asked.code,
-            until=asked.until, edits=asked.edits, rerun=asked.rerun,
+        await call.engine.session(info.session_id).resume(
+            by=call.by, steal=asked.steal, budget=asked.budget, wake=asked.wake, code=asked.code, until=asked.until,
+            edits=asked.edits, rerun=asked.rerun,
         )  # fmt: skip
         return await _after(call)
     if asked.steal or asked.wake or asked.code or asked.until or asked.edits or asked.rerun:
@@ -57,7 +59,7 @@ async def resume(call: Call) -> Reply:
             f" {info.session_id!r}. Leave out the other options, or ask a server that drives it.",
             "call-refused",
         )
-    await call.engine.resume(info.session_id, by=call.by, budget=asked.budget, here=False)
+    await call.engine.session(info.session_id).resume(by=call.by, budget=asked.budget, here=False)
     return await handed_over(call, await call.engine.session(call.session_id).info())
 
 
@@ -77,7 +79,7 @@ def _unknown_step(status: int, workflow: str, name: str, known: Sequence[str]) -
 async def cancel(call: Call) -> Reply:
     """Cancel a session and its children."""
     info = await call.access.info(call.session_id)
-    await call.engine.cancel(info.session_id, reason=call.body.reason, by=call.by)
+    await call.engine.session(info.session_id).cancel(reason=call.body.reason, by=call.by)
     return await _after(call)
 
 
@@ -168,7 +170,7 @@ async def fork(call: Call) -> Reply:
         owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
     )  # fmt: skip
     if paused and not asked.paused:  # another engine drives it
-        await call.engine.resume(forked.id, by=call.by, here=False)
+        await call.engine.session(forked.id).resume(by=call.by, here=False)
         return await handed_over(call, await forked.info(), 201)
     return await headed(call, await forked.info(), 201)
 
@@ -318,9 +320,10 @@ def _filtered(call: Call, asked: bodies.Which | None) -> dict[str, Any]:
 async def _applied(call: Call, asked: bodies.Bulk, which: dict[str, Any]) -> BulkReport:
     if which == {"ids": []}:
         return BulkReport(asked.verb, asked.dry_run)
+    sessions = call.engine.select(**which)
     if asked.verb == "pause":
-        return await call.engine.pause(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+        return await sessions.pause(asked.reason, by=call.by, dry_run=asked.dry_run)
     if asked.verb == "cancel":
-        return await call.engine.cancel(**which, reason=asked.reason, by=call.by, dry_run=asked.dry_run)
+        return await sessions.cancel(asked.reason, by=call.by, dry_run=asked.dry_run)
     # driven by any engine: the answer must not wait until all of them have stopped
-    return await call.engine.resume(**which, by=call.by, here=False, dry_run=asked.dry_run)
+    return await sessions.resume(by=call.by, here=False, dry_run=asked.dry_run)

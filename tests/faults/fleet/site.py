@@ -230,7 +230,7 @@ class Site:
             self.sessions.append(name)
             await engine.start(errand, session_id=name, paused=True, book=str(self.book), who=name)
             with suppress(UnknownSession):  # `vanished` names it
-                await engine.resume(name, here=False)
+                await engine.session(name).resume(here=False)
 
     async def finished(self, engine: Engine) -> bool:
         """Return whether all sessions have completed. Those that are paused, as after three crashes, are resumed."""
@@ -238,7 +238,7 @@ class Site:
         for info in found:
             assert info.status is Status.PAUSED, f"session {info.session_id} has failed"
             self.resumed += 1
-            await engine.resume(info.session_id, here=False)
+            await engine.session(info.session_id).resume(here=False)
         tally = await engine.tally()
         self.state = {str(status): count for (_, status), count in tally.items()}
         return all(status is Status.COMPLETED for _, status in tally)

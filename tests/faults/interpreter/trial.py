@@ -253,7 +253,7 @@ class Conductor:
     async def resume(self, root: str, engine: Engine, **how: Any) -> None:
         self.world.paused.discard(root)
         with suppress(AlreadyRunning):  # it continues already
-            await self.verb(engine, lambda engine: engine.resume(root, by="ann", **how))
+            await self.verb(engine, lambda engine: engine.session(root).resume(by="ann", **how))
 
     # the faults
 
@@ -309,9 +309,9 @@ class Conductor:
         await self.withdraw(fault, root, await self.engine(other_than=engine if fault.resumed_elsewhere else None))
 
     async def ask_to_pause(self, engine: Engine, root: str, fault: Fault) -> bool:
-        whom: dict[str, Any] = {"everything": True} if root == EVERYTHING else {"session_id": root}
+        pause = engine.pause_all if root == EVERYTHING else engine.session(root).pause
         limit: dict[str, Any] = {"timeout": self.patience} if fault.wait else {}
-        found = await engine.pause(**whom, mode=fault.mode, freeze=fault.freeze, wait=fault.wait, by="bob", **limit)
+        found = await pause(mode=fault.mode, freeze=fault.freeze, wait=fault.wait, by="bob", **limit)
         if found.working:
             self.report.wrong.append(f"did not stop within {self.patience} s: {found.working}")
         elif fault.wait:
@@ -364,7 +364,7 @@ class Conductor:
             case "abort" | "pause again":
                 mode: Any = "abort" if fault.then == "abort" else "finish"
                 for each in self.roots if root == EVERYTHING else [root]:
-                    await self.verb(other, lambda engine: engine.pause(each, mode=mode))  # noqa: B023  # called at once
+                    await self.verb(other, lambda engine: engine.session(each).pause(mode=mode))  # noqa: B023  # called at once
 
     async def withdraw(self, fault: Fault, root: str, engine: Engine) -> None:
         if root == EVERYTHING:

@@ -176,7 +176,7 @@ class Judge:
         """Resume every session, complete removals, and check everything again."""
         for info in await engine.sessions():
             session_id = str(info.session_id)
-            outcome = await (await engine.resume(session_id)).outcome()
+            outcome = await (await engine.session(session_id).resume()).outcome()
             if outcome.status is not Status.COMPLETED:
                 self.wrong.append(f"resumed, {session_id} is {outcome.status}")
             await self.check_artifacts(engine, session_id)

@@ -50,7 +50,7 @@ def run_aura_orchestrator(
     with _existing(session_id, store) as engine:
         if engine.session(session_id).info().owner is None:  # for example, started on the command line
             _check_student(_document(engine, session_id), student_id)
-        done = engine.resume(session_id, owner=student_id).outcome()
+        done = engine.session(session_id, owner=student_id).resume().outcome()
         return _document(engine, session_id, done.state)
 
 
@@ -66,7 +66,7 @@ def get_workflow_state(session_id: str, *, store: Store = None) -> WorkflowState
 def request_pause(session_id: str, *, store: Store = None, reason: str = "", by: str | None = None) -> WorkflowState:
     """Request a pause before the session's next step. A session that has ended does not change."""
     with _existing(session_id, store) as engine:
-        engine.pause(session_id, reason=reason, by=by)
+        engine.session(session_id).pause(reason=reason, by=by)
         return _document(engine, session_id)
 
 
@@ -88,7 +88,7 @@ def save_workflow_state(
         else:
             _replace(engine, stored, wanted)
         if wanted.pause_requested:
-            engine.pause(session_id, by=SAVED_BY)
+            engine.session(session_id).pause(by=SAVED_BY)
         return _document(engine, session_id)
 
 

@@ -141,7 +141,7 @@ async def fill(place: Path) -> None:
     async with Engine(place, drives="none") as engine:  # one that drives would drive them before the server
         for session_id, workflow, given in RUNNING:
             await engine.start(workflow, session_id=session_id, paused=True, by=BY, **given)
-            await engine.resume(session_id, by=BY, here=False)
+            await engine.session(session_id).resume(by=BY, here=False)
 
 
 async def _rest(engine: Engine) -> None:
@@ -151,6 +151,6 @@ async def _rest(engine: Engine) -> None:
     (question,) = await engine.session("notice-gaps").questions()
     await engine.answer(question.id, "playful", by="Ada")
     await engine.start(report, session_id="report-paused", paused=True, by=BY)
-    await engine.resume("report-paused", until="draft", by=BY)
+    await engine.session("report-paused").resume(until="draft", by=BY)
     await engine.idle()
-    await engine.pause("report-paused", reason="lunch", by="the operator")
+    await engine.session("report-paused").pause(reason="lunch", by="the operator")

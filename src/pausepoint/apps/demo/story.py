@@ -79,8 +79,10 @@ class Story:
         await self._rest()
 
     async def _pause(self, session: Session[Report], worker: Process) -> None:
-        asked = await session.pause(REASON, by=OPERATOR)
-        self.screen.say(f"\n   Process {os.getpid()} (this one) requests a pause. The session is {asked}.", "yellow")
+        [asked, *_] = await session.pause(REASON, by=OPERATOR)
+        self.screen.say(
+            f"\n   Process {os.getpid()} (this one) requests a pause. The session is {asked.status}.", "yellow"
+        )
         await self._watch(session, worker, brief=True)
         info = await session.info()
         if info.status is not Status.PAUSED:

@@ -20,7 +20,7 @@ async def main(verb: str, store: str, session_id: str, pace: str, calls: str) ->
         if verb == "start":
             session = await engine.start(report, session_id=session_id)
         else:
-            session = await engine.resume(session_id, by="the demo")
+            session = await engine.session(session_id).resume(by="the demo")
         await session.outcome()
 
 

@@ -118,7 +118,7 @@ def pause(start: Start, plan: str, abort: bool, freeze: bool, wait: bool, reason
 async def _pause(start: Start, plan: str, wait: bool, asked: dict[str, Any]) -> Any:
     async with looking(start, plan, changes=True) as (engine, name):
         began = time.monotonic()
-        await engine.pause(name, **asked)
+        await engine.session(name).pause(**asked)
         while wait and (await engine.session(name).info()).holder is not None:
             await asyncio.sleep(showing.EVERY)
         took = time.monotonic() - began

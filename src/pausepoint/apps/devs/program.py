@@ -252,7 +252,7 @@ class Ride:
             info = await engine.session(self.plan.name).info()
             holder = info.holder
             if holder is not None and self.withdraws and info.status is Status.PAUSING:
-                await engine.resume(self.plan.name, by=self.by, budget=self.budget, here=False)
+                await engine.session(self.plan.name).resume(by=self.by, budget=self.budget, here=False)
                 raise Stop(
                     DONE, f"{self.plan.name} was still pausing. The pause is withdrawn, and {holder} continues it.",
                     self._onward("Follow it", "status"),
@@ -288,7 +288,7 @@ class Ride:
         await self._take_in_plan(engine, run)
         if (await run.report()).failed:
             await run.retry(by=self.by, reason="resumed")
-        await engine.resume(name, by=self.by, budget=self.budget, here=False)
+        await engine.session(name).resume(by=self.by, budget=self.budget, here=False)
         if (info := await picked_up(engine, found, name)) is not None:
             if info.status is Status.PAUSED:
                 raise Stop(PERSON, f"{name} is paused again.", self._onward("See why", "status"))

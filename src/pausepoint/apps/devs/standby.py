@@ -79,7 +79,7 @@ class Standby:
                 workspace.forget(self.ride.plan)
                 await self.run.start()
                 return True
-            await self.engine.pause(self.ride.plan.name, reason=obstacle, by=BY)
+            await self.engine.session(self.ride.plan.name).pause(reason=obstacle, by=BY)
             waiting = asyncio.ensure_future(self._waited())
         return False
 

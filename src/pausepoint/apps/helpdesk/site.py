@@ -126,7 +126,7 @@ class WebChat:
                 return chat
             if failed:
                 with suppress(AlreadyRunning):
-                    await engine.resume(chat, by=visit.name)
+                    await engine.session(chat).resume(by=visit.name)
         return chat
 
     async def _chat(self, engine: Engine, customer: str) -> str:

@@ -61,7 +61,7 @@ async def ensure_parked(
         from pausepoint.cli.commands.pause import wait_until_settled
 
         cli.out.note(f"Session {info.session_id} is {info.status.value}. Pausing it first …")
-        await engine.pause(info.session_id, reason=f"to be {what}", by=by)
+        await engine.session(info.session_id).pause(reason=f"to be {what}", by=by)
         await wait_until_settled(engine, [info], lambda info: info.pause_requested)
         info = await engine.session(info.session_id).info()
     if info.holder is not None:

@@ -106,7 +106,7 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
         everything = session is None
         named = "" if session is None else await _named(engine, session)
         with _delays_shown(cli):
-            found = await (engine.pause(everything=True, **how) if everything else engine.pause(named, **how))
+            found = await (engine.pause_all(**how) if everything else engine.session(named).pause(**how))
         if everything:
             await _note_unserved(cli)
         if not found and not found.damaged:
@@ -333,7 +333,7 @@ async def _until_ended(engine: Engine, ids: Sequence[str]) -> None:
     found = [await engine.session(session_id).info() for session_id in ids]
     for info in (await wait_until_settled(engine, found, _asked_to_end)).values():
         if info.status.value not in ENDED:
-            await engine.cancel(info.session_id)
+            await engine.session(info.session_id).cancel()
 
 
 async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, by: str | None) -> int:
@@ -344,12 +344,12 @@ async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, 
         named = dict.fromkeys(info.session_id for info in infos)
         over = [info.session_id for info in infos if info.status.value in ENDED]
         for session_id in named:
-            await engine.cancel(session_id, reason=reason, by=by)
+            await engine.session(session_id).cancel(reason=reason, by=by)
         found = [await engine.session(session_id).info() for session_id in named]
         infos = await _reported(cli, engine, found, over, "ends after", _asked_to_end if wait else None)
         for number, info in enumerate(infos):
             if wait and info.status.value not in ENDED:  # its process was killed, so it ends here
-                await engine.cancel(info.session_id, reason=reason, by=by)
+                await engine.session(info.session_id).cancel(reason=reason, by=by)
                 infos[number] = await engine.session(info.session_id).info()
         if not cli.out.for_people:
             cli.out.document(_document(infos, (), await engine.standing_pause()))

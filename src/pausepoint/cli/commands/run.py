@@ -396,9 +396,9 @@ async def _handed_over(cli: Cli, engine: Engine, info: SessionInfo, how: dict[st
     return await _withdrawn(cli, engine, info, **known)
 
 
-async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, **known: Any) -> int:
+async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, owner: str | None, **known: Any) -> int:
     """Withdraw the pause of a session whose code is not loaded. A process that has the code continues it."""
-    await engine.resume(info.session_id, here=False, **known)
+    await engine.session(info.session_id, owner=owner).resume(here=False, **known)
     now = await when_picked_up(engine, info.session_id)
     holder = now.holder or now.kept_by or info.kept_by or info.holder
     alone = holder is None and now.status.value in ("ready", "created")
@@ -428,8 +428,9 @@ async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[
         raise Refused(
             f"{' and '.join(wrong)} cannot be used for session {info.session_id!r}, which is a guest. {GUEST}", USAGE
         )
-    await engine.resume(info.session_id, here=False, **known)
-    after = await engine.session(info.session_id).info()
+    session = engine.session(info.session_id, owner=known.pop("owner"))
+    await session.resume(here=False, **known)
+    after = await session.info()
     done = f"{info.session_id} {cli.out.status_phrase(after.status.value)}."
     cli.out.line(done if after.status.value == "completed" else f"{done} {GUEST}")
     if not cli.out.for_people:

@@ -43,7 +43,7 @@ def refusal(connection: Connection, engine: Engine, commit: Commit, place: Any) 
         f"Session {session_id!r} is no longer held by this engine. The session is at record {seq} with fence"
         f" {fence}, this engine at record {commit.base_seq} with fence {commit.fence}. Nothing was written."
         f" The session is now held by {engines.describe(connection, holder)}. To drive it here again, call"
-        f" engine.resume({session_id!r}, steal=True).",
+        f" engine.session({session_id!r}).resume(steal=True).",
         session_id=session_id,
     )
 

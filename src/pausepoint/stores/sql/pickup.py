@@ -147,7 +147,7 @@ def driven(connection: Connection, row: SessionRow) -> AlreadyRunning:
     return AlreadyRunning(
         f"Session {session_id!r} is driven by {holder}. Wait for it with"
         f" engine.session({session_id!r}).outcome(), pause it, or take it over with"
-        f" engine.resume({session_id!r}, steal=True).",
+        f" engine.session({session_id!r}).resume(steal=True).",
         session_id=session_id,
         holder=holder,
     )
@@ -164,7 +164,7 @@ def changed_meanwhile(row: SessionRow) -> HoldLost:
 def _is_paused(row: SessionRow) -> VerbRefused:
     return VerbRefused(
         f"Session {row.session_id!r} is to be paused, so it was not picked up. Resume it with"
-        f" engine.resume({row.session_id!r}).",
+        f" engine.session({row.session_id!r}).resume().",
         session_id=row.session_id,
         status=row.status.value,
     )
