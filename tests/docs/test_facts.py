@@ -72,6 +72,15 @@ def test_the_table_of_components_names_every_part_of_the_package() -> None:
     assert tops == {path.name for path in package.iterdir() if path.suffix == ".py" or (path / "__init__.py").exists()}
 
 
+def test_each_change_begins_with_a_name_that_is_in_the_file() -> None:
+    table = rows(section(ROOT / "CONTRIBUTING.md", "Where a change begins"))
+    assert len(table) >= 5
+    for _, name, file, *_ in table:
+        [begin], [path] = code(name), code(file)
+        source = (ROOT / path).read_text("utf-8")
+        assert re.search(rf"^(class |def |async def )?{begin}\b", source, re.MULTILINE), f"{path} has no {begin}"
+
+
 def drawn_states() -> set[str]:
     """The states of the Mermaid drawing."""
     drawing = re.search(r"```mermaid\nstateDiagram-v2\n(.*?)```", CONCEPTS.read_text("utf-8"), re.DOTALL)
