@@ -193,7 +193,7 @@ class Life(RuleBasedStateMachine):
     def the_program_ends_and_another_one_begins(self) -> None:
         self.do(self.engine.__aexit__(None, None, None))
         self.opened()
-        self.session = self.do(self.engine.session("s"))
+        self.session = self.engine.session("s")
         self.goes_on()
         self.settle()
 

@@ -14,12 +14,12 @@ import pytest
 
 from pausepoint.server.routes import ROUTES
 from pausepoint.stores.sql import pickup, questions, removal, sessions, transfer
-from pausepoint.stores.sqlite import SqliteStore, upkeep
+from pausepoint.stores.sqlite import SqliteStore, about
 from tests.server.kit import Served, send, served
 
 LISTED: tuple[tuple[Any, str], ...] = (
     (sessions, "find"), (sessions, "ids"), (sessions, "tally"), (sessions, "spending"), (pickup, "waking"),
-    (questions, "found"), (questions, "tally"), (upkeep, "about"), (transfer, "whole"), (removal, "tombstones"),
+    (questions, "found"), (questions, "tally"), (about, "about"), (transfer, "whole"), (removal, "tombstones"),
 )  # fmt: skip
 """The functions of the store that may read many rows."""
 
