@@ -7,7 +7,6 @@ A test fails while the page differs from what this script would write.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 import click
 
 from pausepoint.cli.app import SECTIONS, app
+from pausepoint.cli.schema import schema
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "cli.md"
-SCHEMA = Path(__file__).resolve().parents[1] / "src" / "pausepoint" / "engine" / "schema.json"
 WIDTH = 100
 
 
@@ -62,27 +61,25 @@ def _block(text: str) -> str:
 
 def documents() -> str:
     """Return a table of what each command prints, then every document with its fields."""
-    schema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    described = schema()
     rows = ["| command | with --json | with --jsonl, a line each |", "|---|---|---|"]
-    for name, forms in schema["commands"].items():
+    for name, forms in described["commands"].items():
         cells = [_names(forms.get(form)) for form in ("json", "jsonl")]
         if "field" in forms:
             cells[0] += "; with --field the value itself"
         rows.append(f"| `{name}` | {cells[0]} | {cells[1]} |")
-    shapes = [
-        _shape(name, shape) for name, shape in schema["$defs"].items() if name not in ("moment", "status", "value")
-    ]
+    shapes = [_shape(name, shape) for name, shape in described["$defs"].items() if name not in ("moment", "status")]
     return "\n\n".join(["\n".join(rows), *shapes])
 
 
-def _names(schema: Any) -> str:
-    if schema is None:
+def _names(form: Any) -> str:
+    if form is None:
         return ""
-    return " or ".join(f"[{name}](#{name})" for name in _references(schema))
+    return " or ".join(f"[{name}](#{name})" for name in _references(form))
 
 
-def _references(schema: Any) -> list[str]:
-    parts = schema.get("anyOf", [schema])
+def _references(form: Any) -> list[str]:
+    parts = form.get("anyOf", [form])
     return [part["$ref"].rsplit("/", 1)[1] for part in parts]
 
 
@@ -92,26 +89,16 @@ def _shape(name: str, shape: dict[str, Any]) -> str:
     return "\n".join([f"#### {name}", "", text, "", *_fields(shape)])
 
 
-def _fields(shape: dict[str, Any], depth: int = 0) -> list[str]:
-    """Return a line with all fields of an object, then an item for each field that has fields of its own."""
+def _fields(shape: dict[str, Any]) -> list[str]:
+    """Return a line with all fields of an object, then an item for each field that is described."""
     names: list[str] = []
     items: list[str] = []
     for part in shape.get("allOf", [shape]):
         for name, kind in part.get("properties", {}).items():
             missing = "" if name in part.get("required", ()) else " (optional)"
             names.append(f"`{name}` {_kind(kind)}{missing}")
-            inner = _inner(kind)
-            if inner is not None:
-                description = f" {inner['description']}" if "description" in inner else ""
-                line, *below = _fields(inner, depth + 1)
-                items += [f"{'    ' * depth}- `{name}`:{description} {line}", *below]
-    return [", ".join(names) + ".", *(["", *items] if items and not depth else items)]
-
-
-def _inner(kind: Any) -> dict[str, Any] | None:
-    """Return the schema of an object that is described inline, or None."""
-    options = [kind, kind.get("items", {}), *kind.get("anyOf", ())]
-    return next((each for each in options if "properties" in each or "allOf" in each), None)
+            items += [f"- `{name}`: {kind['description']}"] if "description" in kind else []
+    return [", ".join(names) + ".", *(["", *items] if items else [])]
 
 
 def _kind(kind: Any) -> str:
@@ -122,9 +109,6 @@ def _kind(kind: Any) -> str:
         return _either([_kind(each) for each in kind["anyOf"]])
     if "enum" in kind:
         return _either(["null" if each is None else f"`{each}`" for each in kind["enum"]])
-    if "allOf" in kind:
-        bases = ", ".join(_kind(each) for each in kind["allOf"] if "$ref" in each)
-        return f"object (all of {bases}, and more)"
     types = kind.get("type", "any")
     text = _either([types] if isinstance(types, str) else types)
     if "items" in kind:

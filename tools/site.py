@@ -48,7 +48,7 @@ def others() -> dict[str, str]:
     """Map the path of every other file that pages show or link to its path on the site."""
     found = {path: path.removeprefix("docs/") for path in map(_in_repository, sorted((ROOT / "docs").rglob("*")))}
     found = {path: there for path, there in found.items() if (ROOT / path).is_file() and not path.endswith(".md")}
-    return found | {"src/pausepoint/engine/schema.json": "schema.json", "LICENSE": "license.txt"}
+    return found | {"LICENSE": "license.txt"}
 
 
 def _in_repository(path: Path) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from jsonschema import Draft202012Validator
 
-import pausepoint.engine
+from pausepoint.cli.schema import schema
 
-SCHEMA: dict[str, Any] = json.loads((Path(pausepoint.engine.__file__).parent / "schema.json").read_text("utf-8"))
+SCHEMA = schema()
 
 
 def check(command: str, printed: str, form: str = "json") -> None:
@@ -24,9 +23,9 @@ def check(command: str, printed: str, form: str = "json") -> None:
 @cache
 def validator(command: str, form: str) -> Draft202012Validator:
     """Return a validator that also refuses names that the schema does not list."""
-    found = SCHEMA["commands"].get(command, {}).get(form)
-    assert found, f"src/pausepoint/engine/schema.json has no {form} of {command}; put it there"
-    return Draft202012Validator({"$defs": _shapes(), **_closed(found)})
+    schema = SCHEMA["commands"].get(command, {}).get(form)
+    assert schema, f"src/pausepoint/cli/schema.py has no {form} of {command}; put it there"
+    return Draft202012Validator({"$defs": _shapes(), **_closed(schema)})
 
 
 @cache
@@ -46,8 +45,6 @@ def _closed(schema: Any, extended: bool = False) -> Any:
             found[key] = {name: _closed(each, key == "$defs") for name, each in value.items()}
         else:
             found[key] = _closed(value, key == "allOf")
-    if found.get("$ref") == "#/$defs/value":
-        return {}
     if not extended and schema.keys() & {"$ref", "allOf", "properties"}:
         found["unevaluatedProperties"] = False
     return found

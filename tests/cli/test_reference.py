@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import click
@@ -72,6 +74,11 @@ def test_every_command_has_a_json_form_and_the_schema_has_it() -> None:
             Draft202012Validator.check_schema(schema)
             documents.validator(name, form)
     Draft202012Validator.check_schema({"$defs": documents.SCHEMA["$defs"]})
+
+
+def test_the_schema_can_be_printed() -> None:
+    done = subprocess.run([sys.executable, "-m", "pausepoint.cli.schema"], capture_output=True, check=True)
+    assert json.loads(done.stdout) == documents.SCHEMA
 
 
 def test_every_shape_of_the_schema_is_used_and_described() -> None:

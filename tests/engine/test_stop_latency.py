@@ -37,26 +37,27 @@ async def test_the_pause_of_everything_names_what_is_still_finishing_and_then_ho
         session = await engine.start(work, session_id="one")
         await inside.wait()
         await observer.pause_all(reason="fire drill", by="ann")
-        found = await observer.standing_pause()
-        assert isinstance(found, StandingPause)
-        assert (found.reason, found.by, found.asked, found.stopped, found.longest) == ("fire drill", "ann", 1, 0, None)
-        while not (found := await observer.standing_pause()) or found.finishing[0].operation != "look_up":
+        standing = await observer.standing_pause()
+        assert isinstance(standing, StandingPause)
+        assert (standing.reason, standing.by) == ("fire drill", "ann")
+        assert (standing.asked, standing.stopped, standing.longest) == (1, 0, None)
+        while not (standing := await observer.standing_pause()) or standing.finishing[0].operation != "look_up":
             await asyncio.sleep(0.005)  # the engine tells what it finishes a moment later
-        [late] = found.finishing
+        [late] = standing.finishing
         assert isinstance(late, Finishing)
         assert (late.session_id, late.step) == ("one", "search#1")
-        told = documents.standing_pause(found)
-        assert told is not None
-        assert told["finishing"][0]["operation"] == "look_up"
+        document = documents.standing_pause(standing)
+        assert document is not None
+        assert document.finishing[0].operation == "look_up"
         gate.set()
         await session.outcome()
-        found = await observer.standing_pause()
-        assert found is not None
-        assert (found.asked, found.stopped, found.finishing) == (1, 1, ())
-        assert found.longest is not None
-        assert timedelta() < found.longest < timedelta(seconds=60)
+        standing = await observer.standing_pause()
+        assert standing is not None
+        assert (standing.asked, standing.stopped, standing.finishing) == (1, 1, ())
+        assert standing.longest is not None
+        assert timedelta() < standing.longest < timedelta(seconds=60)
         [pause] = await session.pauses()
         assert pause.took_effect_at is not None
-        assert timedelta(microseconds=pause.took_effect_at - pause.created_at) == found.longest
+        assert timedelta(microseconds=pause.took_effect_at - pause.created_at) == standing.longest
         await observer.lift_pause()
         assert await observer.standing_pause() is None

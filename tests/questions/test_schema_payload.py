@@ -54,7 +54,7 @@ async def test_a_payload_is_shown_wherever_the_question_is(given: Any, shown: An
         session = await engine.start(one)
         question = await waits(session)
         assert question.payload == shown
-        assert documents.question(question, "")["payload"] == shown
+        assert documents.QuestionDocument.of(question, answer="").payload == shown
         assert to_ag_ui(question)["metadata"]["pausepoint"]["payload"] == shown
         [action] = to_langchain(question)["action_requests"]
         assert action["args"] == (shown if isinstance(shown, dict) else {"payload": shown})

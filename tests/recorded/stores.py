@@ -13,8 +13,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from msgspec import to_builtins
+
 from pausepoint import Engine, errors
 from pausepoint.engine import documents
+from pausepoint.engine.store_documents import ScheduleDocument
 from tests.recorded.scenes import SCENES, doors, engine_at
 
 SHOWN = "stores.json"
@@ -51,8 +54,8 @@ async def shown(folder: Path) -> dict[str, Any]:
         sessions = sorted(await engine.sessions(), key=lambda info: info.session_id)
         found = {
             "sessions": {info.session_id: await _session(engine, info.session_id) for info in sessions},
-            "schedules": [documents.schedule(info) for info in await engine.schedules()],
-            "standing_pause": documents.standing_pause(await engine.standing_pause()),
+            "schedules": [to_builtins(ScheduleDocument.of(info)) for info in await engine.schedules()],
+            "standing_pause": to_builtins(documents.standing_pause(await engine.standing_pause())),
             "drawers": [each.name for each in await engine.drawers()],
             "verified": str(await engine.verify()),
         }
@@ -79,18 +82,18 @@ async def _session(engine: Engine, session_id: str) -> dict[str, Any]:
     session = engine.session(session_id)
     info = await session.info()
     pauses, stored = await session.pauses(), await session.stored()
-    questions = [documents.question(each, "") for each in await session.questions(status=None)]
+    questions = [documents.QuestionDocument.of(each, answer="") for each in await session.questions(status=None)]
     try:
         artifacts = await session.artifacts() if info.workflow == "press" else []
         there = [each.path for each in artifacts]
     except errors.FolderRefused:  # its folder is on another machine
         there = []
-    document = documents.shown(info, pauses, questions, None, stored, "")
+    document: dict[str, Any] = to_builtins(documents.shown(info, pauses, questions, None, stored, ""))
     if "words" in document["state"]:  # a set has no order
         document["state"] = document["state"] | {"words": sorted(document["state"]["words"])}
     return document | {
-        "checkpoints": [documents.checkpoint(each) for each in await session.checkpoints()],
-        "events": [documents.event(event) async for event in session.events()],
+        "checkpoints": [to_builtins(documents.CheckpointDocument.of(each)) for each in await session.checkpoints()],
+        "events": [to_builtins(documents.EventDocument.of(event)) async for event in session.events()],
         "children": sorted(each.session_id for each in await session.children()),
         "files": [file.entry() for file in await session.files.list()],
         "drawers": [each.name for each in await engine.drawers(session_id)],

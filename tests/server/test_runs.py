@@ -24,7 +24,7 @@ from pausepoint.log import events as history
 from pausepoint.orchestrator import FileStateStore, Orchestrator, SessionStateStore, Task, TaskAgent
 from pausepoint.orchestrator.runs import RUN
 from pausepoint.orchestrator.snapshot import RunStateSnapshot
-from pausepoint.server import documents
+from pausepoint.server import run_documents
 from pausepoint.server.runs import REMEMBERED, Readers
 from tests.orchestrator.shop import CHAIN, Shop
 from tests.server.kit import Served, brief, check_problem, fits, served
@@ -449,12 +449,12 @@ async def test_a_large_run_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.
     async with Engine(tmp_path / "store.db", signals=False) as engine:
         await Orchestrator(engine, "large", asking, agents=8).run([Task(id=f"t{n}") for n in range(tasks)])
         for place, name in (
-            (runs, "_said"), (runs, "_Row"), (runs, "TaskStatus"), (documents, "_task"), (history, "_of_record"),
+            (runs, "_said"), (runs, "_Row"), (runs, "TaskStatus"), (run_documents, "_task"), (history, "_of_record"),
         ):  # fmt: skip
             counted(place, name)
         ticking = asyncio.create_task(tick())
         report = await runs.RunReader(engine, "large").read()
-        document = msgspec.json.decode(msgspec.json.encode(await documents.run(report)))
+        document = msgspec.json.decode(msgspec.json.encode(await run_documents.run(report, [], "")))
         ticking.cancel()
     assert document["counts"] == {"done": tasks}
     assert [task["id"] for task in document["tasks"]] == [f"t{n}" for n in range(tasks)]

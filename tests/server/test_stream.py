@@ -14,6 +14,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from msgspec import to_builtins
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
@@ -331,7 +332,7 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     (question,) = await session.questions()
     await engine.answer(question.id, "formal")
     await session.outcome()
-    events = [documents.event(each) async for each in engine.session("busy").events()]
+    events = [to_builtins(documents.EventDocument.of(event)) async for event in engine.session("busy").events()]
     await async_until(lambda: all(len(_received(each).lines) >= len(events) for each in joined))
     return [(each, sorted(map(told, events))) for each in joined]
 

@@ -144,9 +144,9 @@ class BulkCommand:
         if progress.item is not None and progress.result is not None:
             self.items[progress.result].append(progress.item)
             if self.out.as_lines:
-                from pausepoint.engine import documents
+                from pausepoint.engine import store_documents
 
-                self.out.record(documents.bulk_item(progress.item, progress.result))
+                self.out.record(store_documents.BulkItemDocument.of(progress.item, result=progress.result))
         parts = [f"{progress.running} running" if progress.running else ""]
         parts += [f"{progress.failed:,} failed" if progress.failed else ""]
         parts += [f"{progress.skipped:,} skipped" if progress.skipped else ""]
@@ -167,9 +167,9 @@ class BulkCommand:
         past = DONE_WORDS[self.verb]
         if not self.out.for_people:
             if self.out.as_json:
-                from pausepoint.engine import documents
+                from pausepoint.engine import store_documents
 
-                self.out.document(documents.bulk(self._so_far(), rest, again))
+                self.out.document(store_documents.bulk(self._so_far(), rest, again))
             return
         count = len(self.items["done"]) + len(self.items["failed"])
         self.out.note(f"Interrupted: {counted(count, 'session was', 'sessions were')} {past}, {rest:,} remain.")
@@ -187,9 +187,9 @@ class BulkCommand:
 
     def _report(self, engine: Engine, report: BulkReport) -> None:
         if self.out.as_json:
-            from pausepoint.engine import documents
+            from pausepoint.engine import store_documents
 
-            self.out.document(documents.bulk(report, report.left, None))
+            self.out.document(store_documents.bulk(report, report.left, None))
         if not self.out.for_people:
             return
         if self.dry_run:
@@ -300,9 +300,9 @@ class BulkCommand:
     def _nothing(self, why: str) -> int:
         self.out.line(why)
         if self.out.as_json:
-            from pausepoint.engine import documents
+            from pausepoint.engine import store_documents
 
-            self.out.document(documents.bulk(self._so_far(), 0, None))
+            self.out.document(store_documents.bulk(self._so_far(), 0, None))
         return DONE
 
     def _command(self, filters: Filters) -> str:

@@ -119,8 +119,14 @@ def to_json(value: Any, indent: int | None = None) -> str:
     >>> print(to_json("Größe \\u202e \\x9b"))
     "Größe \\u202e \\u009b"
     """
-    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=_builtins)
     return text if text.isascii() and "\x7f" not in text else _OBEYED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _builtins(document: Any) -> Any:
+    from msgspec import to_builtins  # the text of a help needs no msgspec
+
+    return to_builtins(document)
 
 
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]")

@@ -252,7 +252,9 @@ class DrivenSession:
         code = exit_code_of(info.status.value)
         if not self.out.for_people:
             asked = [
-                documents.question(each, self.cli.command("answer", each.id, self.workflow.name) + RUN)
+                documents.QuestionDocument.of(
+                    each, answer=self.cli.command("answer", each.id, self.workflow.name) + RUN
+                )
                 for each in outcome.questions
             ]
             document = documents.outcome(outcome, info, self._command() if code != DONE else None, asked)
@@ -353,7 +355,7 @@ class DrivenSession:
             self.out.note(f"{why}{' after the session completed' if ended else at}. Finished work is kept.")
             self.out.note(f"Resume:  {self._command()}")
         elif info is not None:
-            document = documents.stopped(info, self._command())
+            document = documents.StoppedDocument.of(info, resume=self._command())
             (self.out.record if self.out.as_lines else self.out.document)(document)
         return code
 

@@ -160,7 +160,11 @@ def _print_error(error: click.ClickException, name: str) -> None:
     """Print an error on stderr: a line for a person, or JSON. Stdout is for results only."""
     message = _message(error)
     if wants_json():
-        click.echo(json.dumps({"error": message, "exit_code": error.exit_code}), err=True)
+        from msgspec.structs import asdict
+
+        from pausepoint.cli.documents import ErrorDocument
+
+        click.echo(json.dumps(asdict(ErrorDocument(message, error.exit_code))), err=True)
         return
     if sys.stderr.isatty():
         from pausepoint.cli.console import terminal_width, wrapped

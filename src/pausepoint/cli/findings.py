@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pausepoint.cli.console import ago
 from pausepoint.cli.text import counted, size, standing_pause_line
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
+    from pausepoint.engine.store_documents import CheckDocument
     from pausepoint.model.stores import About, Holder
     from pausepoint.model.views import Health
 
@@ -31,9 +32,11 @@ class Finding:
     text: str
     way_out: str = ""
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the finding as plain data."""
-        return {"level": self.level, "about": self.about, "text": self.text, "way_out": self.way_out or None}
+    def document(self) -> CheckDocument:
+        """Return the finding as JSON shows it."""
+        from pausepoint.engine.store_documents import CheckDocument  # the text of a help does not need it
+
+        return CheckDocument(self.level, self.about, self.text, self.way_out or None)
 
 
 class Ways(NamedTuple):

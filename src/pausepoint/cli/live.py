@@ -215,7 +215,7 @@ class Records(Display):
         self.out = out
 
     def event(self, view: View, event: Event) -> None:
-        self.out.record(documents.event(event))
+        self.out.record(documents.EventDocument.of(event))
 
     def stream(self, view: View, item: StreamItem) -> None:
         self.out.record(documents.stream_item(view.session_id, item))

@@ -79,7 +79,7 @@ async def list_candidates(cli: Cli, engine: Engine, found: list[SessionInfo]) ->
 
     some = found[:LISTED]
     if not cli.out.for_people:
-        cli.out.document(documents.candidates(some))
+        cli.out.document(documents.Candidates([documents.SessionDocument.of(info) for info in some]))
         return USAGE
     short = await shortened(cli, engine, [info.session_id for info in some])
     ids = [short.get(info.session_id, info.session_id) for info in some]

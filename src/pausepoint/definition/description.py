@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 from pydantic.json_schema import GenerateJsonSchema
@@ -76,7 +76,7 @@ def _retry(retry: Retry) -> RetryDescription:
 
 
 def _artifact(artifact: BoundArtifact) -> ArtifactDescription:
-    codec = artifact.codec if isinstance(artifact.codec, str) else "custom"
+    codec: Literal["json", "text", "custom"] = artifact.codec if isinstance(artifact.codec, str) else "custom"
     spec = artifact.spec
     return ArtifactDescription(spec.path, artifact.place.path, codec, spec.count, spec.min_bytes)
 

@@ -105,18 +105,10 @@ class Plan(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as plain data, for `json.dumps`."""
-        return {
-            "session_id": self.session_id,
-            "status": self.status.value,
-            "obstacles": list(self.obstacles),
-            "steps": [msgspec.structs.asdict(each) for each in self.steps],
-            "artifacts": [msgspec.structs.asdict(each) for each in self.artifacts],
-            "stale": [msgspec.structs.asdict(each) for each in self.stale],
-            "undecided": list(self.undecided),
-            "changed": list(self.changed),
-            "replaces": [msgspec.structs.asdict(each) for each in self.replaces],
-            "operations": [msgspec.structs.asdict(each) for each in self.operations],
-        }
+        from pausepoint.engine.documents import PlanDocument  # it names the verdicts of this module
+
+        plain: dict[str, Any] = msgspec.to_builtins(PlanDocument.of(self, left_behind=msgspec.UNSET))
+        return plain
 
     def _repr_html_(self) -> str:
         rows: list[tuple[object, ...]] = [("", "paused", "", obstacle) for obstacle in self.obstacles]

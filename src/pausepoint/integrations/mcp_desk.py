@@ -14,6 +14,8 @@ from contextlib import aclosing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import msgspec
+from msgspec import to_builtins
+from msgspec.structs import replace
 
 from pausepoint.engine import documents
 from pausepoint.errors import (
@@ -185,14 +187,14 @@ class Desk:
 
     # looking
 
-    async def _list_sessions(self, engine: Engine, given: ListSessions, by: str) -> Document:
-        chosen: Document = {"status": given.status or None, "workflow": given.workflow, "owner": given.owner,
-                            "text": given.text}  # fmt: skip
-        limit, page = given.limit, Document()
+    async def _list_sessions(self, engine: Engine, arguments: ListSessions, by: str) -> Document:
+        chosen: Document = {"status": arguments.status or None, "workflow": arguments.workflow,
+                            "owner": arguments.owner, "text": arguments.text}  # fmt: skip
+        limit, page = arguments.limit, Document()
         while limit:
-            found = await engine.sessions(**chosen, limit=limit, after=given.after)
-            page = {"sessions": [_brief(each) for each in found], "next": found.next,
-                    "damaged": excerpt([documents.damaged(each) for each in found.damaged], 3_000)}  # fmt: skip
+            infos = await engine.sessions(**chosen, limit=limit, after=arguments.after)
+            page = {"sessions": [_brief(each) for each in infos], "next": infos.next,
+                    "damaged": excerpt(to_builtins(documents.damaged(infos.damaged)), 3_000)}  # fmt: skip
             if size(page) <= ROOM // 2:
                 break
             limit //= 2  # fewer on this page, so that the next one begins after the last that is shown
@@ -200,10 +202,10 @@ class Desk:
         return _lean({**page, "total": total, "standing_pause": await self._standing(engine)})
 
     async def _standing(self, engine: Engine) -> Document | None:
-        found = documents.standing_pause(await engine.standing_pause())
-        if found is None:
+        pause = documents.standing_pause(await engine.standing_pause())
+        if pause is None:
             return None
-        return fitted(found, 3_000) | {"lift_command": self.settings.command("resume --all", None)}
+        return fitted(to_builtins(pause), 3_000) | {"lift_command": self.settings.command("resume --all", None)}
 
     async def _show_session(self, engine: Engine, given: ShowSession, by: str) -> Document:
         info = await engine.find(given.session_id)
@@ -220,8 +222,8 @@ class Desk:
         children = [
             f"{each.session_id} ({each.status.value})" for each in await engine.session(info.session_id).children()
         ]
-        shown = documents.shown(info, pauses, (), None, stored, wrong) | {"state": None, "children": children}
-        shown = fitted(_lean(shown), ROOM // 3) | _lean({"questions": questions})
+        facts = replace(documents.shown(info, pauses, (), None, stored, wrong), state=None)
+        shown = fitted(_lean(to_builtins(facts) | {"children": children}), ROOM // 3) | _lean({"questions": questions})
         if stored is None:
             return shown
         state = excerpt(stored.values, max(ROOM - size(shown), ROOM // 10))
@@ -235,7 +237,9 @@ class Desk:
         found, room, left_out = deque[tuple[Document, int]](), ROOM, 0
         async with aclosing(reading):
             async for event in reading:
-                document = excerpts(_lean(documents.event(event) | {"session_id": None}), ROOM // 20)
+                document = excerpts(
+                    _lean(to_builtins(documents.EventDocument.of(event)) | {"session_id": None}), ROOM // 20
+                )
                 length = size(document)
                 if given.after is not None and (room < length or len(found) == given.limit):
                     break
@@ -262,13 +266,13 @@ class Desk:
             )
         return fitted(_lean((await engine.session(info.session_id).plan()).to_json()))
 
-    async def _open_questions(self, engine: Engine, given: OpenQuestions, by: str) -> Document:
-        session_id = None if given.session_id is None else (await engine.find(given.session_id)).session_id
-        limit, page = given.limit, Document()
+    async def _open_questions(self, engine: Engine, arguments: OpenQuestions, by: str) -> Document:
+        session_id = None if arguments.session_id is None else (await engine.find(arguments.session_id)).session_id
+        limit, page = arguments.limit, Document()
         while limit:
-            found = await engine.questions(tree=session_id, limit=limit, after=given.after)
-            page = {"questions": self._questions(found, ROOM * 3 // 4), "next": found.next,
-                    "damaged": excerpt([documents.damaged(each) for each in found.damaged], 3_000)}  # fmt: skip
+            questions = await engine.questions(tree=session_id, limit=limit, after=arguments.after)
+            page = {"questions": self._questions(questions, ROOM * 3 // 4), "next": questions.next,
+                    "damaged": excerpt(to_builtins(documents.damaged(questions.damaged)), 3_000)}  # fmt: skip
             if size(page) <= ROOM:
                 break
             limit //= 2  # as for sessions
@@ -283,11 +287,11 @@ class Desk:
                 return shown
             each //= 3
 
-    def _question(self, found: Question, room: int) -> Document:
+    def _question(self, question: Question, room: int) -> Document:
         """Return an open question, with the way to answer it. Its other members take at most ``room`` bytes each."""
-        way = "answer_question" if self.settings.allow == "act" else self.settings.command("answer", found.id)
-        first = {"id": found.id, "next_question": excerpt(found.next_question, max(room, 300)), "answer": way}
-        rest = _lean(documents.question(found, way))
+        way = "answer_question" if self.settings.allow == "act" else self.settings.command("answer", question.id)
+        first = {"id": question.id, "next_question": excerpt(question.next_question, max(room, 300)), "answer": way}
+        rest = _lean(to_builtins(documents.QuestionDocument.of(question, answer=way)))
         left_out = ("digest", "pause_reason", "version", *first)
         return first | excerpts({name: value for name, value in rest.items() if name not in left_out}, room)
 
@@ -388,7 +392,7 @@ class Desk:
             if judged.status is QuestionStatus.WAITING:
                 return judged
             info = await engine.session(taken.session_id).info()
-            facts = _lean(documents.answered(taken, info, ""))
+            facts = _lean(to_builtins(documents.answered(taken, info, "")))
             note = {"answer": STORED} if judged.status is QuestionStatus.RESUMED and _can_run(info) else {}
             return facts | note | {"session": await self._after(engine, taken.session_id)}
 
@@ -448,7 +452,7 @@ def refusal_if_closed(question: Question) -> CallRefused | None:
         return None
     taken = question.receipt
     by = f" by {taken.by or 'a person'}" if taken is not None else ""
-    at = f" at {documents.moment(taken.answered_at)}" if taken is not None else ""
+    at = f" at {taken.answered_at.isoformat()}" if taken is not None else ""
     how = f"was answered{by}{at}" if taken is not None else f"is {question.status.value}"
     return CallRefused(f"Question {question.id!r} {how}. List the open questions with open_questions.")
 
@@ -463,11 +467,11 @@ def _lean(document: Document) -> Document:
 
 def _brief(info: SessionInfo) -> Document:
     """Return a session's facts for a list: without its traceback, and with short texts."""
-    found = documents.session(info)
+    facts = to_builtins(documents.SessionDocument.of(info))
     failure = None if info.failure is None else f"{info.failure.type}: {info.failure.message}"
-    found |= {"failure": failure, "pause": None if info.pause is None else _lean(documents.pause(info.pause))}
+    facts |= {"failure": failure, "pause": facts["pause"] and _lean(facts["pause"])}
     left_out = ("held_by_guard", "guest", "cancel_requested", "spent_operations", "priority")
-    return excerpts(_lean({name: value for name, value in found.items() if name not in left_out or value}), 500)
+    return excerpts(_lean({name: value for name, value in facts.items() if name not in left_out or value}), 500)
 
 
 def _field(stored: StoredState, path: str, offset: int) -> Document:

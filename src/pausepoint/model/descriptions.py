@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -31,7 +31,7 @@ class ArtifactDescription(msgspec.Struct, frozen=True):
 
     path: str
     field: str
-    codec: str
+    codec: Literal["json", "text", "custom"]
     count: int | str | None = None
     min_bytes: int = 0
 
@@ -51,7 +51,7 @@ class StepDescription(msgspec.Struct, frozen=True):
     scope: str | None = None
     retry: RetryDescription | None = None
     timeout: float | None = None
-    pause: str = "operation"
+    pause: Literal["operation", "step"] = "operation"
     publishes: tuple[ArtifactDescription, ...] = ()
     was: tuple[str, ...] = ()
 

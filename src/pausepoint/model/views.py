@@ -257,7 +257,7 @@ class StoredState(msgspec.Struct, frozen=True):
     values: dict[str, Any]
 
 
-class Difference(msgspec.Struct, frozen=True):
+class Difference(msgspec.Struct, frozen=True, omit_defaults=True):
     """One difference between two states, at ``path``.
 
     The kind ``grown`` means that a list got longer; the field ``added`` holds the new items. The kinds ``added`` and
@@ -283,7 +283,7 @@ class Difference(msgspec.Struct, frozen=True):
                 return f"{self.path}: {_shown(self.before)} → {_shown(self.after)}"
 
 
-class Diff(msgspec.Struct, frozen=True):
+class Diff(msgspec.Struct, frozen=True, omit_defaults=True):
     """The differences between two states of a session, or of two sessions. Values are plain JSON, as stored.
 
     ``a`` and ``b`` are record numbers; ``b`` belongs to the session ``other_id`` if that is set.
@@ -315,12 +315,8 @@ class Diff(msgspec.Struct, frozen=True):
 
     def to_json(self) -> dict[str, Any]:
         """Return the diff as plain data for `json.dumps`."""
-        changes = [
-            {key: value for key, value in msgspec.structs.asdict(each).items() if value not in (None, ())}
-            for each in self
-        ]
-        found: dict[str, Any] = {"session_id": self.session_id, "a": self.a, "b": self.b, "changes": changes}
-        return found if self.other_id is None else found | {"other_id": self.other_id}
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain
 
     def _repr_html_(self) -> str:
         rows = [

@@ -151,7 +151,7 @@ class Boards:
 
 def head(info: SessionInfo) -> msgspec.Raw:
     """Return the encoded head of a session."""
-    return msgspec.Raw(msgspec.json.encode(documents.head(info)))
+    return msgspec.Raw(msgspec.json.encode(documents.HeadDocument.of(info)))
 
 
 async def read(engine: Engine, owner: str | None) -> Facts:

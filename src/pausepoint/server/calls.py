@@ -102,8 +102,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     - ``verb``: the engine's verb that it calls; empty if it calls none.
     - ``body``, ``query``: the structs that the request is decoded to. ``uploads``: the body is bytes of any size.
       ``streams``: the answer does not end.
-    - ``answer``: the `$def` of the answer; empty if it has no JSON, then ``content`` is its type. ``status``: that of a
-      success.
+    - ``answer``: the document of the answer; None if it has no JSON, then ``content`` is its type. ``status``: that of
+      a success.
     - ``errors``: the statuses of refusals, besides those of every route.
     - ``example``: a body that is accepted.
     - ``keyless``: an Idempotency-Key does not count, because the answer must not be stored or there is no effect in the
@@ -119,7 +119,7 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     links: bool = False
     body: type[Any] | None = None
     query: type[Any] | None = None
-    answer: str = ""
+    answer: type[Any] | None = None
     content: str = "application/octet-stream"
     status: int = 200
     errors: tuple[int, ...] = ()

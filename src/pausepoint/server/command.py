@@ -24,7 +24,6 @@ from pausepoint.cli.host import STORE, command_line
 from pausepoint.cli.options import PORT, QUESTIONS, TARGETS, OneOf, Whole, login_name
 from pausepoint.cli.project import VARIABLE, check_exists
 from pausepoint.cli.text import counted
-from pausepoint.engine.documents import moment
 from pausepoint.errors import StoreError
 from pausepoint.name import DEFAULT_STORE, NAME
 from pausepoint.server.listener import bound
@@ -172,11 +171,13 @@ class _Serving:
         address = f"{root}/#token={token}"
         place, token_file, total = self.cli.place.shown, self.tokens.file, sum(counts.values())
         if self.cli.out.as_json:  # on one line, for programs that read lines while the server runs
-            self.cli.out.record({
-                "address": address, "token_file": str(token_file), "store": place, "sessions": total,
-                "drives": drives, "workflows": list(engine.workflows),
-                **({"sites": {site.name: f"{root}/{site.name}/" for site in self.sites}} if self.sites else {}),
-            })  # fmt: skip
+            from msgspec import UNSET
+
+            from pausepoint.cli.documents import Serving
+
+            sites = {site.name: f"{root}/{site.name}/" for site in self.sites}
+            serving = Serving(address, str(token_file), place, total, drives, list(engine.workflows), sites or UNSET)
+            self.cli.out.record(serving)
         self.cli.out.line(f"Pausepoint serves {place} ({counted(total, 'session')}{running}).")
         if self.proxies and not self.cli.out.terminal:  # the output may be kept in a log
             self.cli.out.line(f"  {root}/ is for the proxy, which signs people in. The token is in {token_file}.")
@@ -337,7 +338,7 @@ def create(
     cli = _cli(store, as_json)
     kept, secret = tokens_of(cli).create(name or owner or role, role, owner, time.time(), expires)
     if cli.out.as_json:
-        cli.out.document({"token": secret, **kept.to_json()})
+        cli.out.document(kept.created(secret))
     cli.out.line(secret)
     until = "" if kept.expires_at is None else f" until {_moment(kept.expires_at)}"
     cli.out.note(f"Token {kept.id} signs in as {kept.name} ({role}){until}. Revoke it with"
@@ -350,13 +351,15 @@ def create(
 def list_tokens(store: str | None, as_json: bool) -> None:
     """List the created tokens. Their secrets are not stored."""
     cli = _cli(store, as_json)
-    found, now = tokens_of(cli).kept, time.time()
+    tokens, now = tokens_of(cli).kept, time.time()
     if cli.out.as_json:
-        cli.out.document({"tokens": [each.to_json() for each in found]})
-    if not found:
+        from pausepoint.cli.documents import AccessTokens
+
+        cli.out.document(AccessTokens([token.document() for token in tokens]))
+    if not tokens:
         words = command_line("serve", "token", "create", "--role", "viewer")
         cli.out.line(f"There is no token. Create one with `{words}`.")
-    for each in found:
+    for each in tokens:
         end = "never ends" if each.expires_at is None else f"until {_moment(each.expires_at)}"
         cli.out.line(f"{each.id}  {each.role:8}  {each.name}{f' (owner {each.owner})' if each.owner else ''}"
                      f"  {end if each.is_valid(now) else 'expired'}")  # fmt: skip
@@ -374,7 +377,9 @@ def revoke(id: str, store: str | None, as_json: bool) -> None:
             f"There is no token {id!r}. List them with `{command_line('serve', 'token', 'list')}`.", NOT_FOUND
         )
     if cli.out.as_json:
-        cli.out.document({"revoked": id})
+        from pausepoint.cli.documents import RevokedToken
+
+        cli.out.document(RevokedToken(id))
     cli.out.line(f"Token {id} was revoked.")
 
 
@@ -396,22 +401,20 @@ async def _link(cli: Cli, question: str, expires: int, name: str, url: str) -> i
     from pausepoint.server.links import Links
 
     async with cli.engine() as engine:
-        found = await engine.questions(prefix=question, limit=2)
-    if len(found) != 1:
-        what = "No open question has" if not found else "Several open questions have"
+        questions = await engine.questions(prefix=question, limit=2)
+    if len(questions) != 1:
+        what = "No open question has" if not questions else "Several open questions have"
         raise Refused(
             f"{what} an id that begins with {question!r}. List them with `{command_line('inbox')}`.", NOT_FOUND
         )
-    address, until = Links(tokens_of(cli), url, name, expires).link(found[0])
+    address, until = Links(tokens_of(cli), url, name, expires).link(questions[0])
     if cli.out.as_json:
-        cli.out.document({"address": address, "question_id": found[0].id, "expires_at": _iso(until)})
+        from pausepoint.cli.documents import AnswerLink
+
+        cli.out.document(AnswerLink(address, questions[0].id, datetime.fromtimestamp(until, UTC).isoformat()))
     cli.out.line(address)
-    cli.out.note(f"It answers question {found[0].id} until {_moment(until)}.", as_it_is=True)
+    cli.out.note(f"It answers question {questions[0].id} until {_moment(until)}.", as_it_is=True)
     return DONE
-
-
-def _iso(seconds: int | None) -> str | None:
-    return moment(None if seconds is None else datetime.fromtimestamp(seconds, UTC))
 
 
 def _moment(seconds: int) -> str:

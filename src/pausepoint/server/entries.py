@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from pausepoint.engine import documents
+from pausepoint.engine.documents import EventDocument
 from pausepoint.model.sessions import Event
 
 REMEMBERED = 4096
@@ -50,7 +50,7 @@ class Entry:
 
 
 def _line(session_id: str, events: Iterable[Event], mark: str) -> bytes:
-    document = {"session_id": session_id, "events": [documents.event(each) for each in events]}
+    document = {"session_id": session_id, "events": [EventDocument.of(event) for event in events]}
     return f"event: line\nid: {mark}\ndata: ".encode() + msgspec.json.encode(document) + b"\n\n"
 
 

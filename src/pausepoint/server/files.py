@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import mimetypes
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from io import BytesIO
 from typing import BinaryIO
 
-import msgspec
-
+from pausepoint.engine.documents import ArtifactsDocument
 from pausepoint.errors import did_you_mean
+from pausepoint.model.views import Stale
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Attachment, Call, Reply
 from pausepoint.server.problems import Problem
@@ -23,8 +23,8 @@ PIECE = 256 * 2**10
 async def index(call: Call) -> Reply:
     """List the files of a session."""
     info = await call.access.info(call.session_id)
-    found = await call.engine.session(info.session_id).files.list()
-    return Reply({"session_id": info.session_id, "files": [documents.file(each) for each in found]})
+    records = await call.engine.session(info.session_id).files.list()
+    return Reply(documents.FilesDocument(info.session_id, [documents.FileDocument.of(file) for file in records]))
 
 
 async def content(call: Call) -> Attachment:
@@ -71,10 +71,10 @@ def range_of(text: str, size: int) -> tuple[int, int]:
 
 async def upload(call: Call) -> Reply:
     """Add a file. The body is its content, as it is."""
-    asked, info = call.query(bodies.Upload), await call.access.info(call.session_id)
-    kind = asked.content_type or call.header("content-type") or None
-    found = await call.engine.session(info.session_id).files.add(call.chunks(), asked.filename, kind, by=call.by)
-    return Reply(documents.file(found), 200 if found.reused else 201)
+    query, info = call.query(bodies.Upload), await call.access.info(call.session_id)
+    kind = query.content_type or call.header("content-type") or None
+    record = await call.engine.session(info.session_id).files.add(call.chunks(), query.filename, kind, by=call.by)
+    return Reply(documents.FileDocument.of(record), 200 if record.reused else 201)
 
 
 # artifacts
@@ -107,7 +107,7 @@ async def adopt(call: Call) -> Reply:
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
     stale = await call.engine.session(info.session_id).adopt(asked.paths, by=call.by, reason=asked.reason)
-    return Reply(await _artifacts(call, info.session_id) | {"stale": [msgspec.structs.asdict(each) for each in stale]})
+    return Reply(await _artifacts(call, info.session_id, stale=stale))
 
 
 async def restore(call: Call) -> Reply:
@@ -115,10 +115,10 @@ async def restore(call: Call) -> Reply:
     asked: bodies.Paths = call.body
     info = await call.access.info(call.session_id)
     changed = await call.engine.session(info.session_id).restore(asked.paths, by=call.by, reason=asked.reason)
-    return Reply(await _artifacts(call, info.session_id) | {"changed": changed})
+    return Reply(await _artifacts(call, info.session_id, changed))
 
 
-async def _artifacts(call: Call, session_id: str) -> dict[str, object]:
-    found = await call.engine.session(session_id).artifacts()
-    return {"session_id": session_id, "artifacts": [msgspec.structs.asdict(each) for each in found],
-            "changed": [], "stale": []}  # fmt: skip
+async def _artifacts(
+    call: Call, session_id: str, changed: Sequence[str] = (), stale: Sequence[Stale] = ()
+) -> ArtifactsDocument:
+    return ArtifactsDocument(session_id, await call.engine.session(session_id).artifacts(), changed, stale)

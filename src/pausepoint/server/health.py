@@ -26,7 +26,9 @@ async def login(call: Call) -> Reply:
     """Trade a token for a cookie."""
     asked: bodies.Login = call.body
     signed = call.desk.signin.by_token(asked.token, address_of(call.scope))
-    return Reply(documents.me(signed.person), 200, {"Set-Cookie": call.desk.signin.cookie(signed, call.scope)})
+    return Reply(
+        documents.MeDocument.of(signed.person), 200, {"Set-Cookie": call.desk.signin.cookie(signed, call.scope)}
+    )
 
 
 async def logout(call: Call) -> Reply:
@@ -36,7 +38,7 @@ async def logout(call: Call) -> Reply:
 
 async def me(call: Call) -> Reply:
     """Return the signed-in person."""
-    return Reply(documents.me(call.person))
+    return Reply(documents.MeDocument.of(call.person))
 
 
 async def schema(call: Call) -> Reply:

@@ -12,12 +12,13 @@ from collections import deque
 from collections.abc import Collection
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from msgspec.structs import replace
 
-from pausepoint.engine import documents as engine_documents
+from pausepoint.engine.documents import PauseDocument
+from pausepoint.engine.store_documents import HolderDocument, holder
 from pausepoint.errors import PausepointError, StoreClosed, UnknownSession
 from pausepoint.server.board import HELD, Board, Boards, head
 from pausepoint.server.clients import Client, check, encoded
@@ -71,7 +72,7 @@ class Hub:
         self.lag = 0.0
         """Seconds from the last change until the hub told its clients."""
         self.standing: StandingPause | None = None
-        self.engines: list[dict[str, Any]] = []
+        self.engines: list[HolderDocument] = []
         self.clients: set[Client] = set()
         self.progress: dict[SessionId, tuple[int, int]] = {}
         self._held: dict[str, SessionInfo] = {}
@@ -317,7 +318,7 @@ class Hub:
         for info in await self.engine.sessions(status=HELD):
             self._held[info.session_id] = info
         await self.look_at_standing(tell=False)
-        self.engines = [engine_documents.holder(each) for each in await self.engine.engines()]
+        self.engines = [holder(engine) for engine in await self.engine.engines()]
         for session_id in self._followed():
             self._own(session_id, await self._info(session_id))
         self._stop_talks()  # what has ended or begun meanwhile is not known, so the output is read again
@@ -402,8 +403,8 @@ class Hub:
         self._boards.forget(self._looked - IDLE)
         await self._correct(await self._ended_holds() | await self._woken())
         await self.look_at_standing()
-        engines = [engine_documents.holder(each) for each in await self.engine.engines()]
-        if [each["pid"] for each in engines] != [each["pid"] for each in self.engines]:
+        engines = [holder(engine) for engine in await self.engine.engines()]
+        if [engine.pid for engine in engines] != [engine.pid for engine in self.engines]:
             self._tell_all(encoded("store", {"engines": engines}), whole=True)
         self.engines = engines
 
@@ -440,13 +441,13 @@ class Hub:
     async def look_at_standing(self, tell: bool = True) -> None:
         """Read the pause of everything, and tell the clients if it is another one."""
         async with self._at_standing:  # an older reading must not replace a newer one
-            found = await self.engine.standing_pause()
-            if found != self.standing:
+            pause = await self.engine.standing_pause()
+            if pause != self.standing:
                 self._turn += 1  # it changes the status of all sessions
                 if tell:
-                    shown = None if found is None else engine_documents.pause(found)
+                    shown = None if pause is None else PauseDocument.of(pause)
                     self._tell_all(encoded("standing", {"standing_pause": shown}))
-            self.standing = found
+            self.standing = pause
 
     async def _check(self) -> None:
         """End the streams of people who are no longer signed in."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pausepoint.engine import documents as engine_documents
+from pausepoint.engine.documents import damaged
 from pausepoint.model.sessions import QuestionStatus
 from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
@@ -11,22 +11,22 @@ from pausepoint.server.problems import Problem
 
 async def index(call: Call) -> Reply:
     """List questions, by default those that wait, oldest first."""
-    asked = call.query(bodies.Inbox)
+    query = call.query(bodies.Inbox)
     if call.person.question is not None:
         only = await call.access.question(call.person.question)
-        return Reply({"questions": [documents.question(only)], "next": None, "damaged": []})
-    found = await call.engine.questions(
-        status=[QuestionStatus(each) for each in asked.status], workflow=asked.workflow,
-        owner=call.access.owner_of(asked.owner), sort=asked.sort, reverse=asked.reverse, after=asked.after,
-        limit=asked.limit,
+        return Reply(documents.QuestionPage([documents.HttpQuestion.of(only)], None, []))
+    listing = await call.engine.questions(
+        status=[QuestionStatus(each) for each in query.status], workflow=query.workflow,
+        owner=call.access.owner_of(query.owner), sort=query.sort, reverse=query.reverse, after=query.after,
+        limit=query.limit,
     )  # fmt: skip
-    broken = [engine_documents.damaged(each) for each in found.damaged]
-    return Reply({"questions": [documents.question(each) for each in found], "next": found.next, "damaged": broken})
+    questions = [documents.HttpQuestion.of(question) for question in listing]
+    return Reply(documents.QuestionPage(questions, listing.next, damaged(listing.damaged)))
 
 
 async def show(call: Call) -> Reply:
     """Return a question, with the state when it was asked."""
-    return Reply(documents.question(await call.access.question(call.params["question_id"])))
+    return Reply(documents.HttpQuestion.of(await call.access.question(call.params["question_id"])))
 
 
 async def answer(call: Call) -> Reply:
@@ -36,4 +36,4 @@ async def answer(call: Call) -> Reply:
     if asked.seen is None and call.is_page:
         raise Problem(428, "'seen' is missing. Send the digest of the question as it was shown.")
     taken = await call.engine.answer(found.id, asked.value, by=call.by, channel="http", seen=asked.seen)
-    return Reply(documents.receipt(taken))
+    return Reply(documents.ReceiptDocument.of(taken))

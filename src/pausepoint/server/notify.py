@@ -22,6 +22,7 @@ from pausepoint.server.command import Span, tokens_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pausepoint.cli.documents import NoticeDocument
     from pausepoint.engine.engine import Engine
     from pausepoint.integrations.notify import Notice
     from pausepoint.integrations.services import Service
@@ -77,7 +78,7 @@ class _Job:
         self.cli = cli
         self.urls = urls
         self.given = given
-        self.notices: list[dict[str, Any]] = []
+        self.notices: list[NoticeDocument] = []
         self.stopped_by = 0
         self.link = self._links()
 
@@ -149,10 +150,10 @@ class _Job:
             self.cli.out.note(f"Sending the questions of {self.cli.place.shown} to {to}; Ctrl+C stops this")
 
     def _show(self, notice: Notice) -> None:
-        from msgspec.structs import asdict  # the help of the command does not need it
+        from pausepoint.cli.documents import NoticeDocument  # the help of the command does not need it
 
         at = datetime.now(UTC)
-        self.notices.append({"noticed_at": at.isoformat(), **asdict(notice)})
+        self.notices.append(NoticeDocument.of(notice, noticed_at=at))
         if self.cli.out.as_lines:
             self.cli.out.record(self.notices[-1])
         if not self.given["once"]:
@@ -161,9 +162,11 @@ class _Job:
 
     def _end(self, unsent: int) -> int:
         """Report the result of ``--once``."""
-        sent = sum(each["status"] == "sent" for each in self.notices)
+        sent = sum(each.status == "sent" for each in self.notices)
         if self.cli.out.as_json:
-            self.cli.out.document({"notices": self.notices, "unsent": unsent})
+            from pausepoint.cli.documents import NotifiedDocument
+
+            self.cli.out.document(NotifiedDocument(self.notices, unsent))
         if not self.notices:
             self.cli.out.note("No question waits to be sent.")
         else:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
-from importlib.resources import files
 from typing import Any
 
 import msgspec
 
+from pausepoint.engine.store_documents import CleanUpDocument, VerificationDocument
+from pausepoint.model.documents import definitions, document_name
 from pausepoint.name import NAME
 from pausepoint.server.calls import JSON, KEY_PATTERN, Route
-from pausepoint.server.problems import PROBLEM, TITLES
+from pausepoint.server.problems import PROBLEM, TITLES, ProblemDocument
 
 _SCHEMAS = "#/components/schemas/"
+
+JOBS = (VerificationDocument, CleanUpDocument)
+"""What the result of a job may be."""
 
 ANY = (400, 403, 421, 429, 500, 503, 507)
 """The refusals that every route can answer with. Those with a role can answer with 401 too."""
@@ -76,21 +79,21 @@ def _in_path(route: Route) -> list[dict[str, Any]]:
 def _in_query(route: Route) -> list[dict[str, Any]]:
     if route.query is None:
         return []
-    _, found = msgspec.json.schema_components([route.query], ref_template=_SCHEMAS + "{name}")
-    schema = found[route.query.__name__]
+    _, schemas = msgspec.json.schema_components([route.query], ref_template=_SCHEMAS + "{name}")
+    schema = schemas[route.query.__name__]
     required = schema.get("required", ())
     return [
-        {"name": name, "in": "query", "required": name in required, "schema": given, "explode": False}
-        for name, given in schema.get("properties", {}).items()
+        {"name": name, "in": "query", "required": name in required, "schema": kind, "explode": False}
+        for name, kind in schema.get("properties", {}).items()
     ]
 
 
 def _in_headers(route: Route) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    headers: list[dict[str, Any]] = []
     if 428 in route.errors and route.path.startswith("/sessions"):
-        found.append({"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}})
+        headers.append({"name": "If-Match", "in": "header", "required": True, "schema": {"type": "string"}})
     if route.takes_key:
-        found.append(
+        headers.append(
             {
                 "name": "Idempotency-Key",
                 "in": "header",
@@ -99,18 +102,18 @@ def _in_headers(route: Route) -> list[dict[str, Any]]:
                 "schema": {"type": "string", "pattern": KEY_PATTERN},
             }
         )
-    return found
+    return headers
 
 
 def _responses(route: Route) -> dict[str, Any]:
-    said = {str(route.status): _success(route)}
+    responses = {str(route.status): _success(route)}
     if route.method == "POST" and route.uploads:
-        said["200"] = said[str(route.status)]  # the session already had the content
-    some = ([] if route.role is None else [401]) + ([409, 422] if route.takes_key else [])
-    for status in sorted({*ANY, *route.errors, *some, *_of_body(route)}):
+        responses["200"] = responses[str(route.status)]  # the session already had the content
+    common = ([] if route.role is None else [401]) + ([409, 422] if route.takes_key else [])
+    for status in sorted({*ANY, *route.errors, *common, *_of_body(route)}):
         content = {PROBLEM: {"schema": {"$ref": f"{_SCHEMAS}problem"}}}
-        said[str(status)] = {"description": TITLES[status], "content": content}
-    return said
+        responses[str(status)] = {"description": TITLES[status], "content": content}
+    return responses
 
 
 def _of_body(route: Route) -> tuple[int, ...]:
@@ -118,8 +121,9 @@ def _of_body(route: Route) -> tuple[int, ...]:
 
 
 def _success(route: Route) -> dict[str, Any]:
-    if route.answer:
-        return {"description": "Done", "content": {JSON: {"schema": {"$ref": f"{_SCHEMAS}{route.answer}"}}}}
+    if route.answer is not None:
+        schema = {"$ref": f"{_SCHEMAS}{document_name(route.answer.__name__)}"}
+        return {"description": "Done", "content": {JSON: {"schema": schema}}}
     if route.status == 204:
         return {"description": "Done"}
     if route.streams:
@@ -128,17 +132,14 @@ def _success(route: Route) -> dict[str, Any]:
 
 
 def schemas(routes: Sequence[Route]) -> dict[str, Any]:
-    """Return the schemas of all documents: those of the engine, of the server, and of the bodies."""
-    given = [each.body for each in routes if each.body is not None]
-    _, made = msgspec.json.schema_components(given, ref_template=_SCHEMAS + "{name}")
-    return {**_stored("pausepoint.engine"), **_stored("pausepoint.server"), **made}
-
-
-@cache
-def _stored(package: str) -> dict[str, Any]:
-    text = files(package).joinpath("schema.json").read_text("utf-8").replace("#/$defs/", _SCHEMAS)
-    found: dict[str, Any] = msgspec.json.decode(text)["$defs"]
-    return found
+    """Return the schemas of all documents, of problems, and of the bodies."""
+    answers = [route.answer for route in routes if route.answer is not None]
+    bodies = [route.body for route in routes if route.body is not None]
+    _, of_bodies = msgspec.json.schema_components(bodies, ref_template=_SCHEMAS + "{name}")
+    of_documents = definitions([*answers, *JOBS, ProblemDocument], _SCHEMAS)
+    if both := of_documents.keys() & of_bodies.keys():
+        raise ValueError(f"A document and a body have the same name: {', '.join(sorted(both))}. Rename one of them.")
+    return of_documents | of_bodies
 
 
 def _version() -> str:

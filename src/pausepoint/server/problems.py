@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
-from typing import Any
+from typing import Annotated, Any
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import asdict
 
 from pausepoint.errors import PausepointError
+from pausepoint.model.documents import Document
 from pausepoint.name import NAME
 from pausepoint.server.words import detail_of
 
@@ -99,15 +101,22 @@ class Problem(Exception):
         self.headers = headers or {}
         self.fields = fields
 
-    def document(self, instance: str) -> dict[str, Any]:
-        """Return the problem as a JSON document. ``instance`` is the path of the request."""
-        return self.fields | {
-            "type": f"urn:{NAME}:{self.kind}",
-            "title": TITLES[self.status],
-            "status": self.status,
-            "detail": self.detail,
-            "instance": instance,
-        }
+    def document(self, instance: str) -> Any:
+        """Return the problem as a `ProblemDocument` with more fields. ``instance`` is the path of the request."""
+        title = TITLES[self.status]
+        return self.fields | asdict(
+            ProblemDocument(f"urn:{NAME}:{self.kind}", title, self.status, self.detail, instance)
+        )
+
+
+class ProblemDocument(Document):
+    """Why a request was refused (RFC 9457). Errors of the engine add their fields."""
+
+    type: Annotated[str, msgspec.Meta(pattern=f"^urn:{NAME}:")]
+    title: str
+    status: int
+    detail: str
+    instance: str
 
 
 def problem_of(error: Exception) -> Problem:

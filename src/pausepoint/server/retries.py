@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
+from pausepoint.engine.store_documents import RedactionDocument
 from pausepoint.errors import AlreadyRunning, HoldLost, KeyLost, SessionEnded, StoreError, VerbRefused
 from pausepoint.model.ids import new_session_id
 from pausepoint.model.remembered import LARGEST_ANSWER, Remembered
@@ -326,22 +327,21 @@ async def _removed(call: Call) -> Reply:
 
 async def _redacted(call: Call) -> Reply:
     """Answer with the last redaction. Whether its content is erased from the disk is not known."""
-    found = await call.engine.session(call.session_id).last_event("session.redacted")
-    if found is None:
+    event = await call.engine.session(call.session_id).last_event("session.redacted")
+    if event is None:
         return await _answer_lost(call)
-    ranges = found.data.get("records", ())
+    ranges, signals = event.data.get("records", ()), event.data.get("signals", ())
     records = [seq for first, last in ranges for seq in range(first, last + 1)]
-    signals = list(found.data.get("signals", ()))
-    return Reply({"session_id": call.session_id, "records": records, "signals": signals, "erased": False})
+    return Reply(RedactionDocument(call.session_id, records, list(signals), erased=False))
 
 
 async def _uploaded(call: Call) -> Reply:
     """Answer with the file that was added. Its bytes have to come again, to compare them."""
-    wanted = await _hash_of(call)
-    found = [each for each in await call.engine.session(call.session_id).files.list() if each.sha256 == wanted]
-    if not found:
+    digest = await _hash_of(call)
+    records = [each for each in await call.engine.session(call.session_id).files.list() if each.sha256 == digest]
+    if not records:
         raise _reused()
-    return Reply(documents.file(found[-1]), 201)
+    return Reply(documents.FileDocument.of(records[-1]), 201)
 
 
 AGAIN: Mapping[Handler, Handler] = {

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pausepoint.errors import UnknownSession
-from pausepoint.server import bodies, documents
+from pausepoint.server import bodies, run_documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
 
@@ -47,12 +47,12 @@ async def index(call: Call) -> Reply:
     """List runs, newest first, without their tasks."""
     from pausepoint.orchestrator import runs
 
-    asked = call.query(bodies.Runs)
-    found = await runs(
-        call.engine, owner=call.access.owner_of(asked.owner), status=asked.status or None, limit=asked.limit,
-        after=asked.after,
+    query = call.query(bodies.Runs)
+    infos = await runs(
+        call.engine, owner=call.access.owner_of(query.owner), status=query.status or None, limit=query.limit,
+        after=query.after,
     )  # fmt: skip
-    return Reply(documents.runs(found))
+    return Reply(run_documents.runs(infos))
 
 
 async def show(call: Call) -> Reply:
@@ -96,25 +96,25 @@ async def _read(call: Call) -> tuple[RunReader, RunReport]:
         raise Problem(404, text, "unknown-run", session_id=call.session_id) from None
 
 
-async def _reply(call: Call, found: RunReport) -> Reply:
-    drivers = await _drivers(call, found.info)
-    return Reply(await documents.run(found) | {"driven_by": drivers, "note": _note(call, found.info, drivers)})
+async def _reply(call: Call, report: RunReport) -> Reply:
+    drivers = await _drivers(call, report.info)
+    return Reply(await run_documents.run(report, drivers, _note(call, report.info, drivers)))
 
 
 def _drives(call: Call, info: SessionInfo) -> bool:
     return call.desk.drives and info.workflow in call.engine.workflows
 
 
-async def _drivers(call: Call, info: SessionInfo) -> list[dict[str, Any]]:
+async def _drivers(call: Call, info: SessionInfo) -> list[run_documents.RunEngine]:
     """Return the open engines that drive a run, or would after a resume."""
 
     def drives(each: Holder) -> bool:
         return each.picks_up(info.workflow, info.session_id, info.queue) or info.session_id in each.sessions
 
-    return [{"pid": each.pid, "host": each.host} for each in await call.engine.engines() if drives(each)]
+    return [run_documents.RunEngine.of(engine) for engine in await call.engine.engines() if drives(engine)]
 
 
-def _note(call: Call, info: SessionInfo, drivers: list[dict[str, Any]]) -> str:
+def _note(call: Call, info: SessionInfo, drivers: list[run_documents.RunEngine]) -> str:
     """Say which process drives a run, or what to do if none does."""
     from pausepoint.cli.context import program_of
 
@@ -123,11 +123,11 @@ def _note(call: Call, info: SessionInfo, drivers: list[dict[str, Any]]) -> str:
     if info.status.value == "failed":
         return "The run has failed. A resume does not repeat failed tasks: retry or skip them with its program."
     # What was read may be a moment old: this engine may have parked the run since.
-    own = info.holder is None or {"pid": os.getpid(), "host": socket.gethostname()} in drivers
+    own = info.holder is None or run_documents.RunEngine(os.getpid(), socket.gethostname()) in drivers
     if info.session_id in call.engine.running or (_drives(call, info) and own):
         return "This server drives the run."
     if drivers:
-        return f"Process {drivers[0]['pid']} on {drivers[0]['host']} drives the run."
+        return f"Process {drivers[0].pid} on {drivers[0].host} drives the run."
     program = program_of(info.tags)
     command = "" if program is None else f": python -m {program} resume {info.session_id}"
     return f"No process drives the workflow {info.workflow!r}. Start the program of the run again{command}."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pausepoint.engine import documents
+from pausepoint.engine import store_documents
 from pausepoint.errors import DefinitionError, UnknownSchedule, did_you_mean
 from pausepoint.server import bodies
 from pausepoint.server.calls import Call, Reply
@@ -16,7 +16,7 @@ _OPTIONS = frozenset({"cron", "zone", "overlap", "catch_up", "owner", "tags", "b
 async def index(call: Call) -> Reply:
     """List the schedules."""
     call.access.check_sees_all()
-    return Reply(documents.schedules(await call.engine.schedules()))
+    return Reply(store_documents.schedules(await call.engine.schedules()))
 
 
 async def show(call: Call) -> Reply:
@@ -69,19 +69,20 @@ async def delete(call: Call) -> Reply:
     """Remove a schedule. Its sessions stay."""
     call.access.check_sees_all()
     await call.engine.remove_schedule(call.params["name"])
-    return Reply({"removed": call.params["name"]})
+    return Reply(store_documents.ScheduleRemoved(call.params["name"]))
 
 
 async def removed(call: Call) -> Reply:
     """Answer that a schedule was removed before."""
-    return Reply({"removed": call.params["name"]})
+    return Reply(store_documents.ScheduleRemoved(call.params["name"]))
 
 
 async def _present(call: Call, session_id: str | None = None) -> Reply:
     call.access.check_sees_all()
-    name, found = call.params["name"], await call.engine.schedules()
-    for each in found:
-        if each.name == name:
-            return Reply(documents.schedule_changed(each, session_id))
-    known = [each.name for each in found]
+    name, infos = call.params["name"], await call.engine.schedules()
+    for info in infos:
+        if info.name == name:
+            schedule = store_documents.ScheduleDocument.of(info)
+            return Reply(store_documents.ScheduleChanged(schedule, session_id))
+    known = [info.name for info in infos]
     raise UnknownSchedule(f"This store has no schedule {name!r:.80}{did_you_mean(name, known)}", name=name)

@@ -118,13 +118,13 @@ async def headed(call: Call, info: SessionInfo, status: int = 200) -> Reply:
     headers = {"ETag": documents.etag(info)}
     if status == 201:
         headers["Location"] = f"{call.desk.base(call.scope)}/sessions/{info.session_id}"
-    return Reply(documents.head(info), status, headers)
+    return Reply(documents.HeadDocument.of(info), status, headers)
 
 
 async def handed_over(call: Call, info: SessionInfo, status: int = 200) -> Reply:
     """Return a session's facts, and which engines pick it up, because this server does not drive it."""
     reply = await headed(call, info, status)
-    return reply._replace(document=reply.document | {"drivers": await drivers(call.engine, [info.workflow])})
+    return reply._replace(document=documents.HandedOver.of(info, drivers=await drivers(call.engine, [info.workflow])))
 
 
 async def show(call: Call) -> Reply:
@@ -135,25 +135,26 @@ async def show(call: Call) -> Reply:
     mark = documents.etag(info)
     if mark in call.header("if-none-match"):
         return Reply(None, 304, {"ETag": mark})
-    engine, session_id = call.engine, info.session_id
-    origin = await engine.session(session_id).origin()
+    session = call.engine.session(info.session_id)
+    origin = await session.origin()
     if origin is not None and not await _may_see(call, origin.session_id):
         origin = None
-    document = documents.head(info) | {
-        "pauses": [engine_documents.pause(each) for each in await engine.session(session_id).pauses()],
-        "questions": [documents.question(each) for each in await engine.session(session_id).questions()],
-        "origin": None if origin is None else {"session_id": origin.session_id, "seq": origin.seq},
-        "description": (await engine.session(session_id).description()).to_json(),
-        "agent": await _agent(call, info) if info.guest or info.tags else None,
-    }
-    return Reply(document, 200, {"ETag": mark})
+    page = documents.SessionPage.of(
+        info,
+        pauses=[engine_documents.PauseDocument.of(pause) for pause in await session.pauses()],
+        questions=[documents.HttpQuestion.of(question) for question in await session.questions()],
+        origin=None if origin is None else documents.OriginDocument.of(origin),
+        description=await session.description(),
+        agent=await _agent(call, info) if info.guest or info.tags else None,
+    )
+    return Reply(page, 200, {"ETag": mark})
 
 
-async def _agent(call: Call, info: SessionInfo) -> dict[str, str]:
+async def _agent(call: Call, info: SessionInfo) -> documents.AgentNoteDocument:
     """Return what agents of other programs wait to do in a session, and what they have left running."""
     from pausepoint.gate import agent_note  # most servers have no agents
 
-    return (await agent_note(call.engine, info))._asdict()
+    return documents.AgentNoteDocument.of(await agent_note(call.engine, info))
 
 
 async def _may_see(call: Call, session_id: str) -> bool:
@@ -183,18 +184,18 @@ async def spans(call: Call) -> Reply:
 
 async def events(call: Call) -> Reply:
     """List the events of a session after a cursor, oldest first."""
-    asked, info = call.query(bodies.Events), await call.access.info(call.session_id)
-    found = list[Event]()
-    reading = cast(AsyncGenerator[Event, None], call.engine.session(info.session_id).events(asked.after))
+    query, info = call.query(bodies.Events), await call.access.info(call.session_id)
+    history = list[Event]()
+    reading = cast(AsyncGenerator[Event, None], call.engine.session(info.session_id).events(query.after))
     try:
         async for event in reading:
-            found.append(event)
-            if len(found) >= asked.limit:
+            history.append(event)
+            if len(history) >= query.limit:
                 break
     finally:
         await reading.aclose()
-    last = found[-1].cursor if found else asked.after
-    return Reply(engine_documents.history(info.session_id, found) | {"next": last})
+    last = history[-1].cursor if history else query.after
+    return Reply(documents.EventPage.of(engine_documents.history(info.session_id, history), next=last))
 
 
 async def state(call: Call) -> Reply:
@@ -207,18 +208,17 @@ async def state(call: Call) -> Reply:
 
 async def field(call: Call) -> Reply:
     """Return one field of the state."""
-    asked, info, name = call.query(bodies.At), await call.access.info(call.session_id), call.params["field"]
-    found = await call.engine.session(info.session_id).stored(checkpoint_of(asked.at))
-    if name not in found.values:
-        raise Problem(404, f"The state has no field {name!r}{did_you_mean(name, found.values)}", "unknown-field")
-    return Reply({"session_id": info.session_id, "seq": found.seq, "field": name, "value": found.values[name]})
+    query, info, name = call.query(bodies.At), await call.access.info(call.session_id), call.params["field"]
+    state = await call.engine.session(info.session_id).stored(checkpoint_of(query.at))
+    if name not in state.values:
+        raise Problem(404, f"The state has no field {name!r}{did_you_mean(name, state.values)}", "unknown-field")
+    return Reply(documents.FieldDocument(info.session_id, state.seq, name, state.values[name]))
 
 
 async def diff(call: Call) -> Reply:
     """Compare the state at two checkpoints."""
-    asked, info = call.query(bodies.Compared), await call.access.info(call.session_id)
-    found = await call.engine.session(info.session_id).diff(checkpoint_of(asked.a), checkpoint_of(asked.b))
-    return Reply(found.to_json())
+    query, info = call.query(bodies.Compared), await call.access.info(call.session_id)
+    return Reply(await call.engine.session(info.session_id).diff(checkpoint_of(query.a), checkpoint_of(query.b)))
 
 
 def checkpoint_of(text: str | None) -> int | str | None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from pausepoint.engine import documents
-from pausepoint.server import bodies
-from pausepoint.server import documents as page_documents
+from pausepoint.engine import store_documents
+from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
 
@@ -15,13 +14,13 @@ from pausepoint.server.problems import Problem
 async def index(call: Call) -> Reply:
     """List the limits of queues, workflows and lanes, and how many sessions are at work."""
     call.access.check_sees_all()
-    return Reply(documents.limits(await call.engine.limits()))
+    return Reply(store_documents.limits(await call.engine.limits()))
 
 
 async def queues(call: Call) -> Reply:
     """List the queues that have sessions ready or at work, or a limit."""
     call.access.check_sees_all()
-    return Reply(page_documents.queues(await call.engine.queues()))
+    return Reply(documents.QueuesDocument(await call.engine.queues()))
 
 
 async def put(call: Call) -> Reply:
@@ -29,14 +28,14 @@ async def put(call: Call) -> Reply:
     asked: bodies.SetLimit = call.body
     call.access.check_sees_all()
     per = None if asked.per_seconds is None else timedelta(seconds=asked.per_seconds)
-    found = await call.engine.limit(**_target(call), most=asked.most, per=per, by=asked.by)
-    return Reply(documents.limit_changed(found))
+    info = await call.engine.limit(**_target(call), most=asked.most, per=per, by=asked.by)
+    return Reply(store_documents.LimitChanged(store_documents.limit(info)))
 
 
 async def delete(call: Call) -> Reply:
     """Remove the limits of a queue, a workflow or a lane. A limit of the code counts again."""
     reply = await removed(call)
-    if not reply.document["removed"]:
+    if not reply.document.removed:
         scope, name = call.params["scope"], call.params["name"]
         why = f"No limit of {scope} {name!r:.80} was set. List the limits with GET /limits."
         raise Problem(404, why, "unknown-limit")
@@ -46,7 +45,7 @@ async def delete(call: Call) -> Reply:
 async def removed(call: Call) -> Reply:
     """Remove the limits again, if they were removed before."""
     call.access.check_sees_all()
-    return Reply({"removed": await call.engine.remove_limit(**_target(call))})
+    return Reply(store_documents.LimitsRemoved(await call.engine.remove_limit(**_target(call))))
 
 
 def _target(call: Call) -> dict[str, Any]:

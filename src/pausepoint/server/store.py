@@ -8,10 +8,11 @@ from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pausepoint.engine import documents
+from pausepoint.cli.documents import AccessTokens
+from pausepoint.engine import store_documents
+from pausepoint.engine.documents import damaged
 from pausepoint.model.sessions import Status
-from pausepoint.server import bodies
-from pausepoint.server import documents as http_documents
+from pausepoint.server import bodies, documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem, problem_of
 
@@ -32,24 +33,24 @@ class Jobs:
     def __init__(self) -> None:
         self._last = 0
         self._running: dict[int, asyncio.Task[None]] = {}
-        self.found: dict[int, dict[str, Any]] = {}
+        self.documents: dict[int, documents.JobDocument] = {}
 
-    def begin(self, kind: str, work: Coroutine[Any, Any, Any], path: str) -> dict[str, Any]:
+    def begin(self, kind: str, work: Coroutine[Any, Any, Any], path: str) -> documents.JobDocument:
         """Begin a job, and return its document."""
         self._last += 1
         number = self._last
-        self.found[number] = {"job": number, "kind": kind, "status": "running", "result": None, "problem": None}
-        for old in [each for each in self.found if each not in self._running][:-REMEMBERED]:
-            del self.found[old]
+        self.documents[number] = documents.JobDocument(number, kind)
+        for old in [each for each in self.documents if each not in self._running][:-REMEMBERED]:
+            del self.documents[old]
         self._running[number] = asyncio.ensure_future(self._work(number, work, path))
-        return self.found[number]
+        return self.documents[number]
 
     async def _work(self, number: int, work: Coroutine[Any, Any, Any], path: str) -> None:
-        job = self.found[number]
+        job = self.documents[number]
         try:
-            job |= {"result": await work, "status": "done"}
+            job.result, job.status = await work, "done"
         except Exception as error:
-            job |= {"problem": problem_of(error).document(path), "status": "failed"}
+            job.problem, job.status = problem_of(error).document(path), "failed"
         finally:
             del self._running[number]
 
@@ -59,22 +60,22 @@ async def show(call: Call) -> Reply:
     call.access.check_sees_all()
     health = await call.engine.health()
     engines = [each for each in health.store.holders if each.live]
-    return Reply(documents.health(health) | {
-        "engines": [documents.holder(each) for each in engines],
-        "checks": [*_checks(health), *await _undriven(call, engines)],
-    })  # fmt: skip
+    return Reply(documents.StoreDocument.of(
+        store_documents.health(health), engines=[store_documents.holder(engine) for engine in engines],
+        checks=[*_checks(health), *await _undriven(call, engines)],
+    ))  # fmt: skip
 
 
-def _checks(health: Health) -> list[dict[str, Any]]:
+def _checks(health: Health) -> list[store_documents.CheckDocument]:
     """Return what `pausepoint doctor` finds, with requests as the way out."""
     from pausepoint.cli.findings import Ways, findings_of  # a server that is mounted need not load the command line
 
     left = {each.number: f"POST /sessions/{each.sessions[0]}/resume" for each in health.gone}
     ways = Ways("POST /store/gc", "POST /store/verify", "DELETE /standing-pause", lambda id: f"GET /sessions/{id}")
-    return [each.to_json() for each in findings_of(health, left, ways)]
+    return [finding.document() for finding in findings_of(health, left, ways)]
 
 
-async def _undriven(call: Call, engines: Sequence[Holder]) -> list[dict[str, Any]]:
+async def _undriven(call: Call, engines: Sequence[Holder]) -> list[store_documents.CheckDocument]:
     """Return a warning for each workflow with sessions that have not ended, if no open engine drives it."""
     driven = {name for each in engines for name in each.workflows}
     driven |= {each.name for each in await call.engine.descriptions() if each.guest}  # their own programs drive them
@@ -83,12 +84,12 @@ async def _undriven(call: Call, engines: Sequence[Holder]) -> list[dict[str, Any
         if status not in ENDED and workflow not in driven:
             waiting[workflow] += count
     return [
-        {
-            "level": "warn",
-            "about": "engines",
-            "text": f"No engine drives {name!r}. Its sessions that have not ended: {count:,}",
-            "way_out": "Start `pausepoint worker`.",
-        }
+        store_documents.CheckDocument(
+            "warn",
+            "engines",
+            f"No engine drives {name!r}. Its sessions that have not ended: {count:,}",
+            "Start `pausepoint worker`.",
+        )
         for name, count in sorted(waiting.items())
     ]
 
@@ -96,11 +97,10 @@ async def _undriven(call: Call, engines: Sequence[Holder]) -> list[dict[str, Any
 async def misfits(call: Call) -> Reply:
     """List sessions that cannot be resumed with the present code, with the reasons and what to do."""
     call.access.check_sees_all()
-    asked = call.query(bodies.Misfits)
-    found = await call.engine.misfits(limit=asked.limit, after=asked.after)
-    known = [http_documents.misfit(each) for each in found if each.session.workflow in call.engine.workflows]
-    broken = [documents.damaged(each) for each in found.damaged]
-    return Reply({"misfits": known, "next": found.next, "damaged": broken})
+    query = call.query(bodies.Misfits)
+    listing = await call.engine.misfits(limit=query.limit, after=query.after)
+    driven = [documents.misfit(misfit) for misfit in listing if misfit.session.workflow in call.engine.workflows]
+    return Reply(documents.MisfitsDocument(driven, listing.next, damaged(listing.damaged)))
 
 
 async def verify(call: Call) -> Reply:
@@ -108,7 +108,7 @@ async def verify(call: Call) -> Reply:
     call.access.check_sees_all()
 
     async def work() -> Any:
-        return documents.verification(await call.engine.verify(), None)
+        return store_documents.verification(await call.engine.verify(), None)
 
     return _begun(call, "verify", work())
 
@@ -119,30 +119,31 @@ async def collect(call: Call) -> Reply:
     asked: bodies.Collect = call.body
 
     async def work() -> Any:
-        found = await call.engine.gc(apply=asked.apply)
-        return documents.clean_up(found, (await call.engine.health()).store.size)
+        report = await call.engine.gc(apply=asked.apply)
+        return store_documents.clean_up(report, (await call.engine.health()).store.size)
 
     return _begun(call, "gc", work())
 
 
 def _begun(call: Call, kind: str, work: Coroutine[Any, Any, Any]) -> Reply:
     job = call.desk.jobs.begin(kind, work, call.scope["path"])
-    return Reply(job, 202, {"Location": f"{call.desk.base(call.scope)}/store/jobs/{job['job']}"})
+    return Reply(job, 202, {"Location": f"{call.desk.base(call.scope)}/store/jobs/{job.job}"})
 
 
 async def job(call: Call) -> Reply:
     """Return a job: whether it is done, and its result."""
     call.access.check_sees_all()
     text = call.params["job"]
-    found = call.desk.jobs.found.get(int(text)) if text.isascii() and text.isdigit() and len(text) < 10 else None
-    if found is None:
+    is_number = text.isascii() and text.isdigit() and len(text) < 10
+    document = call.desk.jobs.documents.get(int(text)) if is_number else None
+    if document is None:
         raise Problem(404, f"There is no job {text!r}. Jobs are forgotten when the server ends. Begin another one.")
-    return Reply(found)
+    return Reply(document)
 
 
 async def tokens(call: Call) -> Reply:
     """List the created tokens, oldest first. Their secrets are not stored."""
-    return Reply({"tokens": [each.to_json() for each in _tokens(call).kept]})
+    return Reply(AccessTokens([token.document() for token in _tokens(call).kept]))
 
 
 async def create_token(call: Call) -> Reply:
@@ -152,7 +153,7 @@ async def create_token(call: Call) -> Reply:
         _tokens(call).create, asked.name or asked.owner or asked.role, asked.role, asked.owner, time.time(),
         asked.seconds,
     )  # fmt: skip
-    return Reply(kept.to_json() | {"token": secret}, 201)
+    return Reply(kept.created(secret), 201)
 
 
 async def revoke_token(call: Call) -> Reply:

@@ -144,19 +144,8 @@ async def now(call: Call) -> Reply:
     board = await hub.board(call.access.owner)
     facts = board.facts
     assert facts is not None
-    return Reply(
-        {
-            "mark": board.mark,
-            "counts": facts.counts,
-            "failures": facts.failures,
-            "questions": facts.questions,
-            "running": board.running(await call.engine.progress()),
-            "paused": facts.paused,
-            "failed": facts.failed,
-            "waking": facts.waking,
-            "spending": facts.spent,
-            "spent_usd": sum(facts.spent.values()),
-            "standing_pause": documents.standing_pause(hub.standing, call.person),
-            "engines": hub.engines if call.person.sees_all else [],
-        }
-    )
+    return Reply(documents.NowDocument.of(
+        facts, mark=board.mark, running=board.running(await call.engine.progress()), spending=facts.spent,
+        spent_usd=sum(facts.spent.values()), standing_pause=documents.standing_pause(hub.standing, call.person),
+        engines=hub.engines if call.person.sees_all else [],
+    ))  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from pausepoint.cli.documents import AccessTokenDocument, CreatedTokenDocument
 from pausepoint.server.people import Person
 from pausepoint.server.roles import Role
 
@@ -50,13 +51,20 @@ class CreatedToken(msgspec.Struct, frozen=True):
         """Return whether the token has not expired."""
         return self.expires_at is None or now < self.expires_at
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the token as plain data, without its secret, of which only the hash is known."""
+    def document(self) -> AccessTokenDocument:
+        """Return the token as JSON shows it, without its secret, of which only the hash is known."""
+        return AccessTokenDocument.of(self, **self._times())
+
+    def created(self, secret: str) -> CreatedTokenDocument:
+        """Return the token with its secret, right after it was created."""
+        return CreatedTokenDocument.of(self, token=secret, **self._times())
+
+    def _times(self) -> dict[str, Any]:
+        until = None if self.expires_at is None else datetime.fromtimestamp(self.expires_at, UTC)
+        now = time.time()
         return {
-            "id": self.id, "name": self.name, "role": self.role, "owner": self.owner,
-            "created_at": _moment(self.created_at),
-            "expires_at": None if self.expires_at is None else _moment(self.expires_at),
-            "expired": not self.is_valid(time.time()),
+            "created_at": datetime.fromtimestamp(self.created_at, UTC), "expires_at": until,
+            "expired": not self.is_valid(now),
         }  # fmt: skip
 
 
@@ -179,10 +187,6 @@ def write_private(path: Path, data: bytes) -> None:
     except BaseException:
         new.unlink(missing_ok=True)
         raise
-
-
-def _moment(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _hash(token: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine import documents as engine_documents
+from pausepoint.engine import store_documents
 from pausepoint.errors import PausepointError, SessionChanged, did_you_mean, error_text
 from pausepoint.model.bulk import BulkItem, BulkReport
 from pausepoint.model.ids import shortened
@@ -156,7 +157,7 @@ def _changed(info: SessionInfo) -> Problem:
         412,
         f"Session {info.session_id!r} has changed since you read it. Nothing was written. Compare it with 'present',"
         " then send the change again with its ETag.",
-        headers={"ETag": documents.etag(info)}, present=documents.head(info),
+        headers={"ETag": documents.etag(info)}, present=documents.HeadDocument.of(info),
     )  # fmt: skip
 
 
@@ -230,11 +231,11 @@ async def redact(call: Call) -> Reply:
     asked: bodies.Redact = call.body
     info = await call.access.info(call.session_id)
     _check_one_thing(asked)
-    found = await call.engine.session(info.session_id).redact(
+    report = await call.engine.session(info.session_id).redact(
         field=asked.field, seq=asked.seq, signal=asked.signal, event=asked.event, file=asked.file,
         drawer=asked.drawer, by=call.by, reason=asked.reason,
     )  # fmt: skip
-    return Reply(engine_documents.redaction(info.session_id, found))
+    return Reply(store_documents.redaction(info.session_id, report))
 
 
 def _check_one_thing(asked: bodies.Redact) -> None:
@@ -272,14 +273,14 @@ async def bulk(call: Call) -> Reply:
         raise Problem(400, "A bulk verb needs either 'ids' or 'filter'. Send one of them.", "ids-or-filter")
     which, refused = await _named(call, asked.ids) if asked.ids else (_filtered(call, asked.filter), [])
     report = await _applied(call, asked, which)
-    done, skipped = ([engine_documents.bulk_item(each) for each in some] for some in (report.done, report.skipped))
+    done, skipped = (store_documents.bulk_items(items) for items in (report.done, report.skipped))
     refused += [_refusal(call, each) for each in report.failed]
     found = [each.workflow for each in report.done] if asked.verb == "resume" else []
     driven = await drivers(call.engine, found) if found else []
-    return Reply(documents.bulk(asked.verb, asked.dry_run, done, skipped, refused, driven))
+    return Reply(documents.BulkResultDocument(asked.verb, asked.dry_run, done, skipped, refused, driven))
 
 
-def _refusal(call: Call, item: BulkItem) -> dict[str, Any]:
+def _refusal(call: Call, item: BulkItem) -> documents.RefusalDocument:
     """Return the problem of one session that a bulk verb could not treat."""
     if item.error is None:
         text = f"Session {item.session_id!r} was resumed and has failed again."
@@ -288,17 +289,18 @@ def _refusal(call: Call, item: BulkItem) -> dict[str, Any]:
     else:
         problem = problem_of(item.error)
         problem.detail = item.reason.removesuffix(error_text(item.error)) + problem.detail  # such as: it is paused
-    return {"session_id": item.session_id, "problem": problem.document(call.scope["path"])}
+    return documents.RefusalDocument(item.session_id, problem.document(call.scope["path"]))
 
 
-async def _named(call: Call, ids: Sequence[str]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+async def _named(call: Call, ids: Sequence[str]) -> tuple[dict[str, Any], list[documents.RefusalDocument]]:
     """Return the sessions that the person may see, and a problem for each other one."""
-    seen, refused = list[str](), list[dict[str, Any]]()
+    seen, refused = list[str](), list[documents.RefusalDocument]()
     for session_id in dict.fromkeys(ids):
         try:
             seen.append((await call.access.info(session_id)).session_id)
         except (PausepointError, Problem) as error:
-            refused.append({"session_id": session_id, "problem": problem_of(error).document(call.scope["path"])})
+            problem = problem_of(error).document(call.scope["path"])
+            refused.append(documents.RefusalDocument(session_id, problem))
     return {"ids": seen}, refused
 
 

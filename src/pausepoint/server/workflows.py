@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.server import bodies, documents
@@ -13,35 +15,32 @@ from pausepoint.server.problems import Problem
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
-    from pausepoint.model.stores import Holder
 
 
 async def index(call: Call) -> Reply:
     """List the workflows that this server or its store knows."""
     described = {each.name: each for each in await call.engine.descriptions()}
     sessions, engines = await _sessions(call), await call.engine.engines()
-    found = [
-        {
-            "name": name,
-            "version": described[name].version if name in described else None,
-            "steps": list(described[name].outline) if name in described else [],
-            "sessions": sessions[name],
-        }
-        | _driven(call, name, engines)
+    return Reply(documents.HttpWorkflows([
+        documents.DrivenWorkflow(
+            name, described[name].version if name in described else None,
+            described[name].outline if name in described else [], sessions[name], _drives(call, name),
+            documents.engines(engines, name),
+        )
         for name in sorted(await _known(call, sessions))
-    ]
-    return Reply({"workflows": found})
+    ]))  # fmt: skip
 
 
 async def show(call: Call) -> Reply:
     """Return the description of a workflow: steps, routes, guards, and the JSON schema of its state."""
-    name, asked = call.params["name"], call.query(bodies.Described)
+    name, query = call.params["name"], call.query(bodies.Described)
     _check_known(name, await _known(call, await _sessions(call)))
     try:
-        found = await call.engine.description(name, version=asked.version)
+        description = await call.engine.description(name, version=query.version)
     except DefinitionError as error:
         raise Problem(404, str(error), "unknown-workflow") from None
-    return Reply(found.to_json() | _driven(call, name, await call.engine.engines()))
+    engines = documents.engines(await call.engine.engines(), name)
+    return Reply(documents.HttpWorkflow(**asdict(description), drives=_drives(call, name), engines=engines))
 
 
 async def _sessions(call: Call) -> Counter[str]:
@@ -63,14 +62,13 @@ def _check_known(name: str, known: Iterable[str]) -> None:
         raise Problem(404, f"This server knows no workflow {name!r}{did_you_mean(name, known)}", "unknown-workflow")
 
 
-def _driven(call: Call, workflow: str, engines: Iterable[Holder]) -> dict[str, Any]:
-    """Return whether this server drives a workflow, and which open engines do."""
-    drives = call.desk.drives and workflow in call.engine.workflows
-    return {"drives": drives, "engines": [documents.engine(each) for each in engines if workflow in each.workflows]}
+def _drives(call: Call, workflow: str) -> bool:
+    """Return whether this server drives a workflow."""
+    return call.desk.drives and workflow in call.engine.workflows
 
 
-async def drivers(engine: Engine, workflows: Iterable[str]) -> list[dict[str, Any]]:
+async def drivers(engine: Engine, workflows: Iterable[str]) -> list[documents.DriverDocument]:
     """Return which open engines pick up the sessions of each workflow."""
     names = sorted(set(workflows))
     engines = await engine.engines() if names else []
-    return [documents.driver(name, [each for each in engines if name in each.workflows]) for name in names]
+    return [documents.driver(name, engines) for name in names]

@@ -183,7 +183,7 @@ def _leave_open(cli: Cli, question: Question, shown: bool = False) -> int:
 
     command = cli.command("answer", question.id)
     if not cli.out.for_people:
-        cli.out.document(documents.question(question, command))
+        cli.out.document(documents.QuestionDocument.of(question, answer=command))
         return PERSON
     if not shown:
         show_question(cli.out, question, whole=True)

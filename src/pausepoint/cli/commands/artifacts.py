@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -58,26 +58,15 @@ async def _artifacts(cli: Cli, action: str, text: str, paths: tuple[str, ...], r
             changed = sorted(before & set(paths) if paths else before)
         elif action == "restore":
             changed = await engine.session(info.session_id).restore(paths, by=by, reason=reason)
-        found = await engine.session(info.session_id).artifacts()
+        states = await engine.session(info.session_id).artifacts()
     if cli.out.as_json:
-        cli.out.document(_document(info, found, changed, stale))
+        from pausepoint.engine.documents import ArtifactsDocument
+
+        cli.out.document(ArtifactsDocument(info.session_id, states, changed, stale))
     else:
-        _report(cli, action, info, found, changed, stale)
-    bad = action == "verify" and any(each.state != "valid" for each in found)
+        _report(cli, action, info, states, changed, stale)
+    bad = action == "verify" and any(each.state != "valid" for each in states)
     return FAILED if bad else DONE
-
-
-def _document(
-    info: SessionInfo, found: list[ArtifactState], changed: list[str], stale: list[Stale]
-) -> dict[str, Any]:  # fmt: skip
-    import msgspec
-
-    return {
-        "session_id": info.session_id,
-        "artifacts": [msgspec.structs.asdict(each) for each in found],
-        "changed": changed,
-        "stale": [msgspec.structs.asdict(each) for each in stale],
-    }
 
 
 def _report(

@@ -45,7 +45,7 @@ async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | Non
         cli.out.document(documents.checkpoints(info.session_id, found))
     elif cli.out.as_lines:
         for each in found:
-            cli.out.record(documents.checkpoint(each))
+            cli.out.record(documents.CheckpointDocument.of(each))
     elif not found:
         cli.out.note(f"Session {info.session_id} has no checkpoint yet: no step has finished.")
     else:
@@ -106,7 +106,7 @@ async def _diff(cli: Cli, session: str, others: tuple[str, ...], full: bool) -> 
             found = await engine.session(first.session_id).diff(a, b, other=second.session_id)
             title = f"{first.session_id}@{a or 'now'} → {second.session_id}@{b or 'now'}"
     if cli.out.as_json:
-        cli.out.document(found.to_json())
+        cli.out.document(found)
     else:
         _print_diff(cli, title, list(found), full)
     return DONE

@@ -107,11 +107,11 @@ async def _is_there(engine: Engine, name: str) -> bool:
 
 
 def _report(cli: Cli, workflow: str, name: str, process: int, log: Path) -> int:
-    from pausepoint.engine import documents
+    from pausepoint.cli.documents import Detached
 
     watch = cli.command("watch", name)
     if not cli.out.for_people:
-        cli.out.document(documents.detached(name, process, str(log), watch))
+        cli.out.document(Detached(name, process, str(log), watch))
         return DONE
     cli.out.line(f"Session {name} of {workflow} is running in the background, in process {process}")
     cli.out.note(f"Watch:  {watch}")

@@ -12,7 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import click
 
@@ -209,15 +209,15 @@ class _Dev:
         self.running.append(await parts.start(name, [*self.cli.host.launch, *words], show))
         return await self._until(begun)
 
-    def _announce(self, serving: dict[str, object]) -> None:
+    def _announce(self, serving: dict[str, Any]) -> None:
         url = self.postgres.url
         if self.out.as_json:
+            from pausepoint.cli.documents import Development, DevelopmentProcesses
+
             pids = {part.name.rpartition(" ")[2].lower(): part.process.pid for part in self.running}
             with _if_read():
-                self.out.record(
-                    {"address": serving["address"], "store": url, "folder": str(self.folder), "processes": pids,
-                     "workflows": serving["workflows"]}
-                )  # fmt: skip
+                processes = DevelopmentProcesses(**pids)
+                self.out.record(Development(serving["address"], url, str(self.folder), processes, serving["workflows"]))
         drives = ", ".join(str(name) for name in self.cli.known())
         self._line(f"Page:    {serving['address']}")
         self._line(f"Worker:  drives {drives}")

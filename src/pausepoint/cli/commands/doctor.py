@@ -22,7 +22,6 @@ from pausepoint.cli.options import OneOf, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.text import counted, size, wrap_after
 from pausepoint.cli.ways import with_commands
-from pausepoint.engine import documents
 from pausepoint.errors import DamagedRecord, PausepointError
 from pausepoint.name import NAME
 
@@ -222,7 +221,12 @@ async def _doctor(cli: Cli, accept_loss: bool) -> int:
     findings, known = await examine(cli, accept_loss)
     bad = any(finding.level == "bad" for finding in findings)
     if cli.out.as_json:
-        cli.out.document(document(findings, known))
+        from pausepoint.engine.store_documents import ExaminationDocument, health
+
+        cli.out.document(ExaminationDocument(
+            not bad, [finding.document() for finding in findings], known.place, known.python, known.packages,
+            None if known.health is None else health(known.health),
+        ))  # fmt: skip
     show_findings(cli.out, findings)
     return FAILED if bad else DONE
 
@@ -242,15 +246,3 @@ def show_findings(out: Output, findings: list[Finding]) -> None:
     if count["bad"] or count["warn"]:
         out.line()
         out.line(f"{counted(count['bad'], 'problem')}, {counted(count['warn'], 'warning')}")
-
-
-def document(findings: list[Finding], known: Known) -> dict[str, Any]:
-    """Return the document of ``--json``. ``store`` is null if there is no store, or if it cannot be opened."""
-    return {
-        "ok": all(finding.level != "bad" for finding in findings),
-        "checks": [each.to_json() for each in findings],
-        "place": known.place,
-        "python": known.python,
-        "packages": known.packages,
-        "store": None if known.health is None else documents.health(known.health),
-    }

@@ -15,13 +15,13 @@ import click
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused, code_of
 from pausepoint.cli.options import SESSIONS, STEPS, BudgetOption, common, reason_and_by
-from pausepoint.engine import documents
 from pausepoint.errors import PausepointError, StateRefused, UnknownSession, ValueRefused
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
     from pausepoint.definition.workflow import Workflow
+    from pausepoint.engine.documents import SessionDocument
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plans import Plan
     from pausepoint.model.views import SessionInfo
@@ -73,7 +73,7 @@ async def ensure_parked(
     return info
 
 
-Shape = Callable[["SessionInfo", str], dict[str, Any]]
+Shape = Callable[["SessionInfo", str], "SessionDocument"]
 """Returns the document for ``--json`` from a session and the command that resumes it."""
 
 
@@ -160,9 +160,15 @@ def edit(
         plain = _in_editor(cli, info, before, how)
     if not plain:
         return _unchanged(cli, info)
+    from pausepoint.engine import documents
+
     message = f"Changed {', '.join(plain)}."
     return follow_up.go(
-        cli, workflow, info.session_id, message, lambda info, resume: documents.edited(info, list(plain), resume)
+        cli,
+        workflow,
+        info.session_id,
+        message,
+        lambda info, resume: documents.EditedDocument.of(info, changed=list(plain), resume=resume),
     )
 
 
@@ -207,7 +213,9 @@ def _same(before: Any, path: str, value: Any) -> bool:
 def _unchanged(cli: Cli, info: SessionInfo) -> int:
     cli.out.line("Nothing changed.")
     if not cli.out.for_people:
-        cli.out.document(documents.edited(info, [], cli.resume(info)))
+        from pausepoint.engine import documents
+
+        cli.out.document(documents.EditedDocument.of(info, changed=[], resume=cli.resume(info)))
     return DONE
 
 
@@ -290,8 +298,13 @@ def ask_again(
     """
     follow_up = FollowUp(run, until, by)
     session_id, workflow = run_async(_ask_again(cli, session, question, force, reason, follow_up))
+    from pausepoint.engine import documents
+
     message = "The answer is forgotten. A resume asks the question again."
-    return follow_up.go(cli, workflow, session_id, message, lambda info, resume: documents.edited(info, [], resume))
+    return follow_up.go(
+        cli, workflow, session_id, message,
+        lambda info, resume: documents.EditedDocument.of(info, changed=[], resume=resume),
+    )  # fmt: skip
 
 
 async def _ask_again(
@@ -338,10 +351,12 @@ def rewind(
         return int(run_async(_plan_rewind(cli, session, back)))
     follow_up = FollowUp(run, until, by)
     session_id, workflow, undone, changed = run_async(_rewind(cli, session, back, force, follow_up))
+    from pausepoint.engine import documents
+
     lines = (f"Rewound to before {to}.", _visits("Rolled back", undone), changed and f"Changed {', '.join(changed)}.")
     return follow_up.go(
         cli, workflow, session_id, "\n".join(filter(None, lines)),
-        lambda info, resume: documents.rewound(info, undone, changed, resume),
+        lambda info, resume: documents.Rewound.of(info, left_behind=undone, changed=changed, resume=resume),
     )  # fmt: skip
 
 
@@ -458,9 +473,14 @@ def fork(
     begun = run_async(_fork(cli, session, at_step, assignments, reuse, dry_run, force, follow_up, options))
     if begun is None:
         return DONE
+    from pausepoint.engine import documents
+
     source, new, workflow = begun
     message = f"Forked {source} ({_starting_point(at_step)}) as {new}."
-    return follow_up.go(cli, workflow, new, message, lambda info, resume: documents.forked(info, source, resume))
+    return follow_up.go(
+        cli, workflow, new, message,
+        lambda info, resume: documents.Forked.of(info, forked_from=source, resume=resume),
+    )  # fmt: skip
 
 
 def _starting_point(at_step: int | str | None) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -19,6 +19,7 @@ from pausepoint.model.marks import marked_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pausepoint.cli.documents import FileChange
     from pausepoint.gate.callers import GateCaller
     from pausepoint.gate.installation import Installation
     from pausepoint.gate.settings import Change
@@ -56,8 +57,8 @@ def gate() -> None:
 @_dry
 @common()
 def install(
-    cli: Cli, agent: str, local: bool, user: bool, closed: bool | None, restricted: tuple[str, ...], yes: bool,
-    dry_run: bool,
+    cli: Cli, agent: Literal["claude", "codex"], local: bool, user: bool, closed: bool | None,
+    restricted: tuple[str, ...], yes: bool, dry_run: bool,
 ) -> int:  # fmt: skip
     """Add the hooks of the gate to the settings of Claude Code or Codex.
 
@@ -82,7 +83,9 @@ def install(
             apply(changes)
     said = where.settings() if written or not any(each.is_one for each in changes) else None
     if cli.out.as_json:
-        cli.out.document(_document(changes, written) | {"agent": agent, "gate": str(where.gate_file)})
+        from pausepoint.cli.documents import GateInstall
+
+        cli.out.document(GateInstall(written, _shown(changes), agent, str(where.gate_file)))
     if said is not None:
         file = changes[-1].path
         cli.out.say(f"{kind.title} {'asks' if written else 'already asks'} the gate before each tool call: {file}.")
@@ -122,7 +125,9 @@ def uninstall(cli: Cli, agent: str | None, user: bool, yes: bool, dry_run: bool)
         if written:
             take_back(changes)
     if cli.out.as_json:
-        cli.out.document(_document(changes, written))
+        from pausepoint.cli.documents import GateUninstall
+
+        cli.out.document(GateUninstall(written, _shown(changes)))
     if not changes:
         cli.out.line(f"The gate is not installed in {cli.project.root}.")
     for each in changes if written else ():
@@ -158,12 +163,14 @@ def check(cli: Cli) -> int:
     from pausepoint.cli.commands.doctor import show_findings
     from pausepoint.cli.commands.gate_check import findings_of
 
-    found = list(findings_of(_installation(cli)))
-    bad = any(each.level == "bad" for each in found)
+    findings = list(findings_of(_installation(cli)))
+    has_errors = any(each.level == "bad" for each in findings)
     if cli.out.as_json:
-        cli.out.document({"ok": not bad, "checks": [each.to_json() for each in found]})
-    show_findings(cli.out, found)
-    return FAILED if bad else DONE
+        from pausepoint.engine.store_documents import GateCheck
+
+        cli.out.document(GateCheck(not has_errors, [finding.document() for finding in findings]))
+    show_findings(cli.out, findings)
+    return FAILED if has_errors else DONE
 
 
 @gate.command()
@@ -200,16 +207,18 @@ def before(cli: Cli, name: str, pairs: tuple[str, ...], timeout: float | None) -
     arguments = dict(_pair(each) for each in pairs)
     caller = _caller(cli, name)
     if caller is None:
-        found = Verdict("run", "this folder has no gate", served=False)
+        verdict = Verdict("run", "this folder has no gate", served=False)
     else:
         with _refusals():
-            found = caller.before(name, arguments, timeout, lambda why: cli.out.note(f"Waiting: {one_line(why)}"))
+            verdict = caller.before(name, arguments, timeout, lambda why: cli.out.note(f"Waiting: {one_line(why)}"))
     if cli.out.as_json:
-        cli.out.document({"do": found.do, "reason": found.reason or None, "approved": found.approved})
-    if found.do != "run" or not found.served:
-        word = {"run": "Not asked", "refuse": "Refused", "later": "Try again later"}[found.do]
-        cli.out.note(f"{word}: {one_line(found.reason)}")
-    return {"run": DONE, "refuse": FAILED, "later": TRY_LATER}[found.do]
+        from pausepoint.cli.documents import GateVerdict
+
+        cli.out.document(GateVerdict(verdict.do, verdict.reason or None, verdict.approved))
+    if verdict.do != "run" or not verdict.served:
+        word = {"run": "Not asked", "refuse": "Refused", "later": "Try again later"}[verdict.do]
+        cli.out.note(f"{word}: {one_line(verdict.reason)}")
+    return {"run": DONE, "refuse": FAILED, "later": TRY_LATER}[verdict.do]
 
 
 @gate.command()
@@ -229,7 +238,9 @@ def spend(cli: Cli, name: str, usd: float, tokens: int) -> int:
     with _refusals():
         is_recorded = caller.spend(usd, tokens)
     if cli.out.as_json:
-        cli.out.document({"recorded": is_recorded})
+        from pausepoint.cli.documents import GateSpend
+
+        cli.out.document(GateSpend(is_recorded))
     if not is_recorded:
         cli.out.note(f"Not recorded: no server answers at {caller.place.socket}.")
     return DONE if is_recorded else TRY_LATER
@@ -300,9 +311,7 @@ def _agreed(cli: Cli, changes: Sequence[Change], yes: bool, dry_run: bool) -> bo
     return True
 
 
-def _document(changes: Sequence[Change], written: bool) -> dict[str, Any]:
-    wanted = [each for each in changes if each.is_one]
-    return {
-        "written": written,
-        "changes": [{"file": str(each.path), "diff": "\n".join(each.diff())} for each in wanted],
-    }
+def _shown(changes: Sequence[Change]) -> list[FileChange]:
+    from pausepoint.cli.documents import FileChange
+
+    return [FileChange(str(change.path), "\n".join(change.diff())) for change in changes if change.is_one]

@@ -51,7 +51,9 @@ def _line(cli: Cli, name: str, text: str) -> None:
 
 def _say(cli: Cli, settings: GateSettings) -> None:
     if cli.out.as_json:  # on one line, for programs that read lines while the server runs
-        cli.out.record({"socket": settings.socket, "store": str(cli.place.path), "restricted": settings.restricted})
+        from pausepoint.cli.documents import GateServe
+
+        cli.out.record(GateServe(settings.socket, str(cli.place.path), settings.restricted))
     cli.out.note(f"Agents of {cli.project.root} stop here when they are paused; Ctrl+C ends it.")
     for pattern in settings.restricted:
         cli.out.note(f"A person must approve:  {pattern}")

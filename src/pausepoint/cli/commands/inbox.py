@@ -118,9 +118,9 @@ async def show_list(
     """Print questions as a table, JSON or JSON lines."""
     from pausepoint.engine import documents
 
-    entries = [documents.question(each, cli.command("answer", each.id)) for each in found]
+    entries = [documents.QuestionDocument.of(each, answer=cli.command("answer", each.id)) for each in found]
     if cli.out.as_json:
-        cli.out.document(documents.inbox(entries, total, damaged, next))
+        cli.out.document(documents.InboxDocument(entries, total, next, documents.damaged(damaged)))
     elif cli.out.as_lines:
         for each in entries:
             cli.out.record(each)

@@ -59,30 +59,30 @@ def _check(action: str, given: dict[str, Any]) -> None:
         raise click.UsageError("set needs --most N, or --none.")
 
 
-async def _limit(cli: Cli, action: str, given: dict[str, Any]) -> int:
-    from pausepoint.engine import documents
+async def _limit(cli: Cli, action: str, options: dict[str, Any]) -> int:
+    from pausepoint.engine.store_documents import LimitChanged, LimitsRemoved, limit
 
-    target = {name: given[name] for name in ("queue", "workflow", "lane")}
+    target = {name: options[name] for name in ("queue", "workflow", "lane")}
     async with cli.engine(create=action == "set" and not cli.place.explicit, quiet=action == "ls") as engine:
         if action == "ls":
             return _list(cli, await engine.limits())
         if action == "set":
             try:
-                per = None if given["per"] is None else timedelta(seconds=given["per"])
-                found = await engine.limit(**target, most=given["most"], per=per, by=given["by"])
+                per = None if options["per"] is None else timedelta(seconds=options["per"])
+                info = await engine.limit(**target, most=options["most"], per=per, by=options["by"])
             except OverflowError:
                 raise click.UsageError("--per may be 366 days at most, in seconds.") from None
             except ValueError as exc:
                 raise click.UsageError(str(exc)) from exc
-            cli.out.line(f"Set the limit of {found.scope} {found.name}: {_most(found)}.")
-            document = documents.limit_changed(found)
+            cli.out.line(f"Set the limit of {info.scope} {info.name}: {_most(info)}.")
+            document: Any = LimitChanged(limit(info))
         else:
             removed = await engine.remove_limit(**target)
             ((scope, name),) = [(scope, name) for scope, name in target.items() if name is not None]
             if not removed:
                 raise Refused(f"There is no limit of {scope} {name!r} to remove.", NOT_FOUND)
             cli.out.line(f"Removed the limit of {scope} {name}.")
-            document = {"removed": removed}
+            document = LimitsRemoved(removed)
     if cli.out.as_json:
         cli.out.document(document)
     return DONE
@@ -96,20 +96,20 @@ def _most(each: LimitInfo) -> str:
     return what + (f" per {each.by}" if each.by else "")
 
 
-def _list(cli: Cli, found: Listing[LimitInfo]) -> int:
-    from pausepoint.engine import documents
+def _list(cli: Cli, infos: Listing[LimitInfo]) -> int:
+    from pausepoint.engine.store_documents import limits
 
     rows = [
         [each.scope, each.name, _most(each), f"{each.at_work}", "code" if each.declared else "operator",
          "" if each.counts else "overridden"]
-        for each in found
+        for each in infos
     ]  # fmt: skip
     if rows:
         cli.out.table(["OF", "NAME", "LIMIT", "AT WORK", "SET BY", ""], rows)
-    elif not found.damaged:
+    elif not infos.damaged:
         cli.out.line("There are no limits in this store.")
-    for error in found.damaged:
+    for error in infos.damaged:
         cli.out.line(one_line(str(error)))
     if cli.out.as_json:
-        cli.out.document(documents.limits(found))
-    return CONFLICT if found.damaged else DONE
+        cli.out.document(limits(infos))
+    return CONFLICT if infos.damaged else DONE

@@ -201,7 +201,7 @@ def _print_list(
         cli.out.document(documents.listing(infos, total, broken, standing, next))
     elif cli.out.as_lines:
         for each in infos:
-            cli.out.record(documents.session(each))
+            cli.out.record(documents.SessionDocument.of(each))
 
 
 def _nothing(known: int, workflow: str | None, workflows: set[str]) -> str:
@@ -291,26 +291,32 @@ def status(cli: Cli, limit: int) -> None:
 
 
 async def _status(cli: Cli, limit: int) -> None:
-    from pausepoint.engine import documents
+    from pausepoint.engine import store_documents
 
     if not (cli.place.exists or cli.place.explicit):
         if cli.out.as_json:
-            cli.out.document(documents.store_status(cli.place.shown, None, None, {}, (), ()))
+            cli.out.document(store_documents.store_status(cli.place.shown, None, None, {}, (), ()))
         cli.out.note(f"No sessions yet: there is no store here. {how_to_start()}")
         return
     async with cli.engine() as engine:
         counts = await _counts(engine)
-        found: list[StatusEntry] = []
+        entries: list[StatusEntry] = []
         damaged: list[DamagedRecord] = []
         for name in [name for name in GROUPS if name in counts]:
             some = await engine.sessions(status=name, limit=limit)
-            found += [await _status_entry(engine, each) for each in some]
+            entries += [await _status_entry(engine, each) for each in some]
             damaged += some.damaged
         if cli.out.as_json:
             standing = await engine.standing_pause()
-            cli.out.document(documents.store_status(cli.place.shown, engine.trouble, standing, counts, found, damaged))
+            sessions = [
+                store_documents.busy_session(entry.info, entry.pauses, entry.waits_for, entry.agents)
+                for entry in entries
+            ]
+            cli.out.document(
+                store_documents.store_status(cli.place.shown, engine.trouble, standing, counts, sessions, damaged)
+            )
         else:
-            await _print_status(cli, engine, counts, found, damaged)
+            await _print_status(cli, engine, counts, entries, damaged)
 
 
 async def _counts(engine: Engine) -> dict[str, int]:

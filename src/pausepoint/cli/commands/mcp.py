@@ -67,15 +67,14 @@ def mcp(cli: Cli, allow: Allow, tools: bool, by: str | None) -> int:
 def _print_tools(cli: Cli, allow: Allow) -> int:
     from pausepoint.integrations.mcp_tools import listed
 
-    found = list(listed(allow))
+    models = list(listed(allow))
     if cli.out.as_json:
-        cli.out.document({
-            "allow": allow,
-            "tools": [{"name": each.name, "changes": not each.is_look, "description": each.text,
-                       "arguments": each.schema} for each in found],
-        })  # fmt: skip
-    width = max(len(each.name) for each in found)
-    for each in found:
+        from pausepoint.cli.documents import ModelTool, ModelTools
+
+        tools = [ModelTool(each.name, not each.is_look, each.text, each.schema) for each in models]
+        cli.out.document(ModelTools(allow, tools))
+    width = max(len(each.name) for each in models)
+    for each in models:
         cli.out.say(f"{each.name.ljust(width)}  {each.text}", width + 2)
     return DONE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -18,6 +18,7 @@ from pausepoint.cli.text import counted, one_line
 if TYPE_CHECKING:
     from google.cloud.firestore import Client
 
+    from pausepoint.cli.documents import MirroredDocument
     from pausepoint.integrations.firestore import Mirrored
 
 STOPPED = "Stopped. The next call continues here."
@@ -90,7 +91,7 @@ class _Job:
         self.collection = collection
         self.once = once
         self.everything = everything
-        self.seen: list[dict[str, Any]] = []
+        self.seen: list[MirroredDocument] = []
 
     async def work(self) -> int:
         """Mirror sessions until the process is stopped, or what has changed (``--once``)."""
@@ -108,10 +109,10 @@ class _Job:
         return self._end(failed)
 
     def _show(self, mirrored: Mirrored) -> None:
-        from msgspec.structs import asdict  # the help of the command does not need it
+        from pausepoint.cli.documents import MirroredDocument  # the help of the command does not need it
 
         at = datetime.now(UTC)
-        record = {"mirrored_at": at.isoformat(), **asdict(mirrored)}
+        record = MirroredDocument.of(mirrored, mirrored_at=at)
         if self.once:
             self.seen.append(record)
         if self.cli.out.as_lines:
@@ -120,10 +121,12 @@ class _Job:
 
     def _end(self, failed: int) -> int:
         if self.cli.out.as_json:
-            self.cli.out.document({"mirrored": self.seen, "failed": failed})
-        written = sum(each["status"] == "written" for each in self.seen)
-        documents = sum(each["status"] == "failed" and each["session_id"] != "" for each in self.seen)
-        refused = sum(each["status"] == "refused" for each in self.seen)
+            from pausepoint.cli.documents import MirrorDocument
+
+            self.cli.out.document(MirrorDocument(self.seen, failed))
+        written = sum(each.status == "written" for each in self.seen)
+        documents = sum(each.status == "failed" and each.session_id != "" for each in self.seen)
+        refused = sum(each.status == "refused" for each in self.seen)
         later = f" {counted(refused, 'request')} to pause refused." if refused else ""
         if documents:
             later += f" {counted(documents, 'document')} failed; the next call tries again."

@@ -14,7 +14,6 @@ from pausepoint.cli.exits import CONFLICT, NOT_FOUND, USAGE, Refused
 from pausepoint.cli.host import STORE
 from pausepoint.cli.project import Place, place_of
 from pausepoint.cli.text import counted
-from pausepoint.engine import documents
 from pausepoint.name import NAME
 
 if TYPE_CHECKING:
@@ -59,19 +58,21 @@ def _same_file(one: Path | None, other: Path | None) -> bool:
 async def _move(cli: Cli, to: Place, dry_run: bool, timeout: float) -> None:
     ticker = Ticker(cli.out)
 
-    def show(found: Move) -> None:
-        done = len(found.moved) + len(found.there) + len(found.removed) + len(found.refused)
-        ticker(f"{done:,} of {counted(found.total, 'session')}")
+    def show(report: Move) -> None:
+        done = len(report.moved) + len(report.there) + len(report.removed) + len(report.refused)
+        ticker(f"{done:,} of {counted(report.total, 'session')}")
 
     async with cli.engine() as engine:
         ticker("Waiting until all sessions have stopped …")
         reason = f"Moved to {to.given}"
-        found = await engine.move(to.url, reason=reason, timeout=timeout, dry_run=dry_run, on_progress=show)
+        report = await engine.move(to.url, reason=reason, timeout=timeout, dry_run=dry_run, on_progress=show)
     ticker.end()
     if cli.out.as_json:
-        cli.out.document(documents.moved(cli.place.given, to.given, dry_run, found))
-    _report(cli, to, found, dry_run)
-    if found.refused:
+        from pausepoint.engine.store_documents import moved
+
+        cli.out.document(moved(cli.place.given, to.given, dry_run, report))
+    _report(cli, to, report, dry_run)
+    if report.refused:
         raise SystemExit(CONFLICT)
 
 

@@ -106,33 +106,35 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
         everything = session is None
         named = "" if session is None else await _named(engine, session)
         with _delays_shown(cli):
-            found = await (engine.pause_all(**how) if everything else engine.session(named).pause(**how))
+            paused = await (engine.pause_all(**how) if everything else engine.session(named).pause(**how))
         if everything:
             await _note_unserved(cli)
-        if not found and not found.damaged:
+        if not paused and not paused.damaged:
             _note_standing(cli, everything)
             return _nothing(cli, "There is no session to pause.", await engine.standing_pause())
-        for info in found:
+        for info in paused:
             cli.note_driver(info)
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
-        asked = await _asked_at(engine, found) if wait else None
-        over = [info.session_id for info in found if info.status.value in ENDED]
-        infos = await _reported(cli, engine, found, over, finishing, _asked_to_pause if wait else None)
+        asked = await _asked_at(engine, paused) if wait else None
+        over = [info.session_id for info in paused if info.status.value in ENDED]
+        infos = await _reported(cli, engine, paused, over, finishing, _asked_to_pause if wait else None)
         if everything:
             await _report_rest(cli, engine, len(infos), wait)
         took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
-        for damage in found.damaged:
+        for damage in paused.damaged:
             cli.out.line(f"{damage.fields['session_id']}  is damaged, but the pause is stored. {damage}")
         if not _note_standing(cli, everything):
             _hint(cli, infos)
         if not cli.out.for_people:
-            cli.out.document(_document(infos, found.damaged, await engine.standing_pause()) | {"stopped_in": took})
+            from pausepoint.engine.documents import stopping
+
+            cli.out.document(stopping(infos, paused.damaged, await engine.standing_pause(), took))
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
             cli.out.note(f"The pause was withdrawn: {', '.join(again)}")
         elif took is not None:
             cli.out.note(f"All have stopped, {took:.1f} s after the request.")
-        return CONFLICT if again or found.damaged else DONE
+        return CONFLICT if again or paused.damaged else DONE
 
 
 @contextmanager
@@ -188,7 +190,9 @@ def _asked_to_pause(info: SessionInfo) -> bool:
 def _nothing(cli: Cli, why: str, standing: StandingPause | None = None) -> int:
     cli.out.line(why)
     if not cli.out.for_people:
-        cli.out.document(_document([], (), standing) | {"stopped_in": None})
+        from pausepoint.engine.documents import stopping
+
+        cli.out.document(stopping([], (), standing, None))
     return DONE
 
 
@@ -244,14 +248,6 @@ async def wait_until_settled(
                 if info.holder is None or not wanted(info):
                     ended[session_id] = info
     return ended
-
-
-def _document(
-    infos: list[SessionInfo], damaged: Iterable[DamagedRecord] = (), standing: StandingPause | None = None
-) -> dict[str, Any]:
-    from pausepoint.engine import documents
-
-    return documents.listing(infos, len(infos), damaged, standing)
 
 
 async def _agent_notes(engine: Engine, infos: Sequence[SessionInfo]) -> dict[str, str]:
@@ -352,7 +348,9 @@ async def _cancel(cli: Cli, sessions: tuple[str, ...], wait: bool, reason: str, 
                 await engine.session(info.session_id).cancel(reason=reason, by=by)
                 infos[number] = await engine.session(info.session_id).info()
         if not cli.out.for_people:
-            cli.out.document(_document(infos, (), await engine.standing_pause()))
+            from pausepoint.engine.documents import listing
+
+            cli.out.document(listing(infos, len(infos), (), await engine.standing_pause()))
         return DONE
 
 
@@ -432,7 +430,7 @@ def _report_sent(cli: Cli, info: SessionInfo) -> None:
     from pausepoint.engine import documents
 
     if not cli.out.for_people:
-        cli.out.document(documents.session(info))
+        cli.out.document(documents.SessionDocument.of(info))
         return
     what = {
         "running": f"goes to {info.holder}",

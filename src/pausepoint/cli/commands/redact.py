@@ -12,7 +12,6 @@ from pausepoint.cli.host import command_line
 from pausepoint.cli.options import SESSIONS, Whole, common, reason_and_by
 from pausepoint.cli.sessions import session_to_change
 from pausepoint.cli.text import counted
-from pausepoint.engine import documents
 from pausepoint.errors import PausepointError
 
 if TYPE_CHECKING:
@@ -39,19 +38,21 @@ def redact(
     The session must not be running. The log still shows that there was content, when, and who removed it, and `verify`
     still works. Copies in other fields, forks and backups are not removed. --field needs the workflow's code.
     """
-    given = {"field": field, "file": file, "drawer": drawer, "seq": seq, "event": event}
-    named = {name: value for name, value in given.items() if value is not None}
+    targets = {"field": field, "file": file, "drawer": drawer, "seq": seq, "event": event}
+    named = {name: value for name, value in targets.items() if value is not None}
     if len(named) != 1:
         raise Refused("Name exactly one thing to redact: --field, --file, --drawer, --seq or --event.", USAGE)
     if value is not None and field is None:
         raise Refused("--value sets a field, but no field is named. Add --field.", USAGE)
-    session_id, found = run_async(_redact(cli, session, value, named | {"by": by, "reason": reason}))
+    session_id, report = run_async(_redact(cli, session, value, named | {"by": by, "reason": reason}))
     if cli.out.as_json:
-        cli.out.document(documents.redaction(session_id, found))
-    taken = counted(len(found.records), "record") if found.records else counted(len(found.signals), "signal")
+        from pausepoint.engine.store_documents import redaction
+
+        cli.out.document(redaction(session_id, report))
+    taken = counted(len(report.records), "record") if report.records else counted(len(report.signals), "signal")
     where = "" if drawer is not None else f" in {taken}"
     cli.out.line(f"{session_id}: redacted {next(iter(named))} {next(iter(named.values()))}{where}.")
-    if not found.erased:
+    if not report.erased:
         cli.out.note("Another process was reading, so old bytes may still be in the write-ahead log. Erase them:"
                      f"  {command_line('gc', '--apply')}")  # fmt: skip
 

@@ -417,7 +417,7 @@ async def _withdrawn(cli: Cli, engine: Engine, info: SessionInfo, owner: str | N
     if not cli.out.for_people:
         from pausepoint.engine import documents
 
-        cli.out.document(documents.stopped(now, cli.resume(now)))
+        cli.out.document(documents.StoppedDocument.of(now, resume=cli.resume(now)))
     return PERSON if alone or is_paused else DONE
 
 
@@ -436,7 +436,7 @@ async def _resumed_guest(cli: Cli, engine: Engine, info: SessionInfo, how: dict[
     if not cli.out.for_people:
         from pausepoint.engine import documents
 
-        cli.out.document(documents.stopped(after, cli.resume(after)))
+        cli.out.document(documents.StoppedDocument.of(after, resume=cli.resume(after)))
     return DONE
 
 

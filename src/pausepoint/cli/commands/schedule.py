@@ -85,8 +85,8 @@ def _check(action: str, name: str | None, where: str | None, given: dict[str, An
         raise click.UsageError('add needs a TARGET and --cron: add NAME TARGET --cron "0 7 * * 1-5".')
 
 
-async def _schedule(cli: Cli, action: str, name: str, where: str, by: str | None, given: dict[str, Any]) -> int:
-    from pausepoint.engine import documents
+async def _schedule(cli: Cli, action: str, name: str, where: str, by: str | None, options: dict[str, Any]) -> int:
+    from pausepoint.engine.store_documents import ScheduleChanged, ScheduleDocument, ScheduleRemoved
 
     async with cli.engine(create=action == "add", quiet=action == "ls") as engine:
         if action == "ls":
@@ -95,23 +95,23 @@ async def _schedule(cli: Cli, action: str, name: str, where: str, by: str | None
             await engine.remove_schedule(name)
             cli.out.line(f"Removed schedule {name}. Its sessions stay.")
             if cli.out.as_json:
-                cli.out.document({"removed": name})
+                cli.out.document(ScheduleRemoved(name))
             return DONE
         session_id = None
         if action == "add":
-            found = await _add(engine, name, where, by, given)
+            info = await _add(engine, name, where, by, options)
             if where and where not in cli.project.targets:
                 cli.targets = (where,)  # for the command of a worker
         elif action == "trigger":
             session_id = await engine.trigger_schedule(name, by=by)
-            found = next(each for each in await engine.schedules() if each.name == name)
+            info = next(each for each in await engine.schedules() if each.name == name)
         elif action == "pause":
-            found = await engine.pause_schedule(name, by=by)
+            info = await engine.pause_schedule(name, by=by)
         else:
-            found = await engine.resume_schedule(name)
-        await _report(cli, engine, action, found, session_id)
+            info = await engine.resume_schedule(name)
+        await _report(cli, engine, action, info, session_id)
     if cli.out.as_json:
-        cli.out.document(documents.schedule_changed(found, session_id))
+        cli.out.document(ScheduleChanged(ScheduleDocument.of(info), session_id))
     return DONE
 
 
@@ -136,22 +136,22 @@ async def _add(engine: Engine, name: str, where: str, by: str | None, given: dic
     )  # fmt: skip
 
 
-def _list(cli: Cli, found: Listing[ScheduleInfo]) -> int:
-    from pausepoint.engine import documents
+def _list(cli: Cli, infos: Listing[ScheduleInfo]) -> int:
+    from pausepoint.engine.store_documents import schedules
 
     rows = [
         [each.name, each.cron, each.zone, _state(cli, each), each.workflow, each.last_session_id or "-"]
-        for each in found
+        for each in infos
     ]
     if rows:
         cli.out.table(["NAME", "CRON", "ZONE", "NEXT", "WORKFLOW", "LAST SESSION"], rows)
-    elif not found.damaged:
+    elif not infos.damaged:
         cli.out.line("There are no schedules in this store.")
-    for error in found.damaged:
+    for error in infos.damaged:
         cli.out.line(f"{error.fields['name']}  {one_line(str(error))}")
     if cli.out.as_json:
-        cli.out.document(documents.schedules(found))
-    return CONFLICT if found.damaged else DONE
+        cli.out.document(schedules(infos))
+    return CONFLICT if infos.damaged else DONE
 
 
 def _state(cli: Cli, each: ScheduleInfo) -> str:

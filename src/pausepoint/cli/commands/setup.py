@@ -34,7 +34,9 @@ def init(as_json: bool) -> None:
     is_example = made_example or named
     command = command_line("run", "brief" if named else EXAMPLE, *(["--topic", "octopus"] if is_example else []))
     if as_json:
-        out.document({"folder": str(here), "made": made.made, "kept": made.kept, "next": command})
+        from pausepoint.cli.documents import Initialised
+
+        out.document(Initialised(str(here), made.made, made.kept, command))
     for text in made.said:
         out.line(text)
     if is_example:

@@ -73,7 +73,7 @@ async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bo
         if cli.out.as_json:
             pauses = await engine.session(info.session_id).pauses()
             asked = await open_questions(engine, info)
-            questions = [documents.question(each, cli.command("answer", each.id)) for each in asked]
+            questions = [documents.QuestionDocument.of(each, answer=cli.command("answer", each.id)) for each in asked]
             cli.out.document(documents.shown(info, pauses, questions, reached, stored, wrong, artifacts))
         else:
             heading = _heading(stored, reached) if at is not None and stored is not None else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -33,12 +34,14 @@ def skill(user: bool, into: str | None, replace: bool, as_json: bool) -> None:
     done = _write(file, files(f"{NAME}.cli").joinpath("templates", "SKILL.md").read_text(encoding="utf-8"), replace)
     out = Output(as_json)
     if as_json:
-        out.document({"file": str(file), "done": done})
+        from pausepoint.cli.documents import SkillDocument
+
+        out.document(SkillDocument(str(file), done))
     out.line(f"{done:<8} {file}")
 
 
-def _write(file: Path, text: str, replace: bool) -> str:
-    """Write the skill, and return what was done: created, replaced or kept."""
+def _write(file: Path, text: str, replace: bool) -> Literal["created", "replaced", "kept"]:
+    """Write the skill, and return what was done."""
     try:
         before = file.read_text(encoding="utf-8", errors="replace") if file.exists() else None
         if before == text:

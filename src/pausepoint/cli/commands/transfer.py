@@ -12,7 +12,6 @@ from pausepoint.cli.exits import CONFLICT, USAGE, Refused
 from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.sessions import find_session
 from pausepoint.cli.text import counted, size
-from pausepoint.engine import documents
 from pausepoint.errors import FolderRefused, InputConflict
 from pausepoint.name import NAME
 
@@ -46,16 +45,18 @@ async def _export(cli: Cli, session: str, file: Path | None, force: bool) -> Non
         if path.exists() and not force:
             raise Refused(f"The file {path} already exists. Name another file, or overwrite it with --force.", CONFLICT)
         try:
-            found = await engine.session(info.session_id).export(path)
+            bundle = await engine.session(info.session_id).export(path)
         except OSError as error:
             raise Refused(
                 f"The file {path} cannot be written: {error.strerror}. Name another file, or fix its folder.", USAGE
             ) from error
     count = path.stat().st_size
     if cli.out.as_json:
-        cli.out.document(documents.exported(found, str(path), count))
-    called = f" and {counted(len(found.called), 'child session')}" if found.called else ""
-    records = counted(sum(len(each.records) for each in found.sessions), "record")
+        from pausepoint.engine.store_documents import exported
+
+        cli.out.document(exported(bundle, str(path), count))
+    called = f" and {counted(len(bundle.called), 'child session')}" if bundle.called else ""
+    records = counted(sum(len(each.records) for each in bundle.sessions), "record")
     cli.out.line(f"Exported {info.session_id}{called} to {path}: {records}, {size(count)}")
     cli.out.note(f"Import it elsewhere:  {shlex.join([NAME, 'import', str(path)])}")
 
@@ -99,7 +100,9 @@ async def _import(cli: Cli, file: Path, session_id: str | None, folder: Path | N
                 CONFLICT,
             ) from error
     if cli.out.as_json:
-        cli.out.document(documents.imported(info, str(file)))
+        from pausepoint.engine.documents import Imported, SessionDocument
+
+        cli.out.document(Imported(str(file), SessionDocument.of(info)))
     cli.out.line(f"Imported {info.session_id}: {cli.out.status(info.status.value)}, workflow {info.workflow}")
     if info.status.value not in ("completed", "cancelled"):
         cli.out.note(cli.resume_line(info))

@@ -19,7 +19,6 @@ from pausepoint.cli.options import SESSIONS, common
 from pausepoint.cli.project import check_exists
 from pausepoint.cli.sessions import unknown_session
 from pausepoint.cli.text import counted, one_line, size, wrap_after
-from pausepoint.engine import documents
 
 if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
@@ -95,9 +94,10 @@ def verify(cli: Cli, session: str | None) -> int:
     session.
     """
     if session is None:
+        from pausepoint.engine.store_documents import verification
         from pausepoint.engine.verify import Verification
 
-        if without_store(cli, documents.verification(Verification(), None)):
+        if without_store(cli, verification(Verification(), None)):
             return DONE
     return int(run_async(_verify(cli, session)))
 
@@ -108,6 +108,7 @@ async def _verify(cli: Cli, session: str | None) -> int:
     def show_progress(report: Verification) -> None:
         tick(f"{counted(report.sessions, 'session')}, {counted(report.records, 'record')} checked …")
 
+    from pausepoint.engine.store_documents import verification
     from pausepoint.engine.verify import Problem, Verification
     from pausepoint.errors import StoreDamaged
 
@@ -118,7 +119,7 @@ async def _verify(cli: Cli, session: str | None) -> int:
         report, session_id = Verification(problems=[Problem("log", error_message(error))]), None
     tick.end()
     if cli.out.as_json:
-        cli.out.document(documents.verification(report, session_id))
+        cli.out.document(verification(report, session_id))
     _show_problems(cli.out, report)
     return DONE if report.ok else FAILED
 
@@ -179,8 +180,9 @@ def gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
     file system. Other processes keep working meanwhile. You can interrupt it at any time.
     """
     from pausepoint.engine.retention import CleanUp
+    from pausepoint.engine.store_documents import clean_up
 
-    if without_store(cli, documents.clean_up(CleanUp(apply), 0)):
+    if without_store(cli, clean_up(CleanUp(apply), 0)):
         return DONE
     return int(run_async(_gc(cli, apply, keep_for)))
 
@@ -197,7 +199,9 @@ async def _gc(cli: Cli, apply: bool, keep_for: timedelta | None) -> int:
         total = (await engine.health()).store.size
     tick.end()
     if cli.out.as_json:
-        cli.out.document(documents.clean_up(report, total))
+        from pausepoint.engine.store_documents import clean_up
+
+        cli.out.document(clean_up(report, total))
     _show_clean_up(cli.out, report, total)
     return FAILED if apply and report.kept else DONE
 

@@ -138,7 +138,7 @@ class Printer:
         if self.out.as_lines:
             from pausepoint.engine import documents
 
-            self.out.record(documents.event(event))
+            self.out.record(documents.EventDocument.of(event))
         elif self.out.for_people:
             self._clear()
             self.out.line(self.out.fitted(self._line(event)))
@@ -214,7 +214,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
         cli.out.line(_headline(cli, info, len(view.done)))
         info = await _follow(engine, view, show, info)
         if cli.out.as_json:
-            cli.out.document(documents.session(info))
+            cli.out.document(documents.SessionDocument.of(info))
         for line in chart(cli.out, view) if cli.out.terminal else ():
             cli.out.line(line)
         await _print_end(cli, engine, info)

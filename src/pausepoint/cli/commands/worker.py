@@ -160,7 +160,7 @@ class Job:
 
         ended = [] if engine is None else [await engine.session(each).info() for each in self.driven]
         if self.out.as_json:
-            self.out.document(documents.worked(ended))
+            self.out.document(documents.Worked([documents.SessionDocument.of(info) for info in ended]))
         if not self.driven:
             self.out.note("Nothing was ready or due.")
         return DONE
@@ -209,10 +209,10 @@ class Handler(logging.Handler):
             self.driven[session_id] = None
         text = record.getMessage().removeprefix(f"session {session_id}: ")
         if self.out.as_lines:
-            from pausepoint.engine import documents
+            from pausepoint.cli.documents import LogLine
 
             step = getattr(record, "step", "")
-            self.out.record(documents.log_line(at, record.levelname.lower(), session_id, step, text))
+            self.out.record(LogLine(at.isoformat(), record.levelname.lower(), session_id, step, text))
             return
         who = f"{session_id}  " if session_id else ""
         self.out.line(f"{at.astimezone():%H:%M:%S}  {who}{one_line(text)}")

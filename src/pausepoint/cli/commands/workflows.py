@@ -36,17 +36,18 @@ def workflows(cli: Cli, name: str | None, mermaid: bool) -> int:
 
 async def _list(cli: Cli) -> int:
     async with cli.engine(code=bool(cli.targets), quiet=True) as engine:
-        found = {each.name: each for each in await engine.descriptions()}
+        descriptions = {each.name: each for each in await engine.descriptions()}
         sessions = await _counts(engine)
-    names = sorted({*found, *sessions})
+    names = sorted({*descriptions, *sessions})
     if cli.out.as_json:
-        from pausepoint.engine import documents
+        from pausepoint.engine.store_documents import workflows
 
-        cli.out.document(documents.workflows([(name, found.get(name), sessions[name]) for name in names]))
+        cli.out.document(workflows([(name, descriptions.get(name), sessions[name]) for name in names]))
     elif not names:
         cli.out.note("This store has no sessions, so it knows no workflow.")
     else:
-        cli.out.table(["WORKFLOW", "VERSION", "SESSIONS", "STEPS"], [_row(n, found.get(n), sessions[n]) for n in names])
+        rows = [_row(name, descriptions.get(name), sessions[name]) for name in names]
+        cli.out.table(["WORKFLOW", "VERSION", "SESSIONS", "STEPS"], rows)
     return DONE
 
 
