@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import httpx
 import msgspec
@@ -15,11 +15,17 @@ from jsonschema_rs import Draft202012Validator, meta
 from schemathesis.specs.openapi.definitions import OPENAPI_31
 
 from pausepoint import Context, workflow
+from pausepoint.cli.documents import AccessTokenDocument, MirroredDocument, NoticeDocument
+from pausepoint.integrations.firestore import Mirrored
+from pausepoint.integrations.notify import Notice
 from pausepoint.model.documents import document_name
+from pausepoint.model.schemas import File
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from pausepoint.server.calls import Route
+from pausepoint.server.documents import FileDocument
 from pausepoint.server.openapi import openapi, schemas, template
 from pausepoint.server.routes import ROUTES
+from pausepoint.server.tokens import CreatedToken
 from tests.server.kit import Served, brief, check_problem, fits, letter, served
 from tests.support.loop import PATIENCE
 
@@ -271,6 +277,20 @@ def test_a_body_with_the_name_of_a_document_is_refused() -> None:
 
     with pytest.raises(ValueError, match="the same name: head"):
         schemas([*ROUTES, Route(method="POST", path="/x", role=None, handler=ROUTES[0].handler, body=head)])
+
+
+@pytest.mark.parametrize(
+    ("document", "record", "field"),
+    [
+        (AccessTokenDocument, CreatedToken, "role"),
+        (FileDocument, File, "upload_status"),
+        (MirroredDocument, Mirrored, "status"),
+        (NoticeDocument, Notice, "status"),
+    ],
+)
+def test_a_document_lists_the_values_that_its_record_has(document: type, record: type, field: str) -> None:
+    """Their modules are too heavy to be imported for the sake of one type."""
+    assert get_args(get_type_hints(document)[field]) == get_args(get_type_hints(record)[field]) != ()
 
 
 def test_the_description_is_valid_openapi() -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pausepoint.cli.console import ago
 from pausepoint.cli.text import counted, size, standing_pause_line
 from pausepoint.clock import to_datetime
 
 if TYPE_CHECKING:
-    from pausepoint.engine.store_documents import CheckDocument
+    from pausepoint.engine.store_documents import CheckDocument, CheckLevel
     from pausepoint.model.stores import About, Holder
     from pausepoint.model.views import Health
 
@@ -27,7 +27,7 @@ MOST_SKEW = 1.0
 class Finding:
     """One line of the report."""
 
-    level: Literal["ok", "warn", "bad"]
+    level: CheckLevel
     about: str
     text: str
     way_out: str = ""

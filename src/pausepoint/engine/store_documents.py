@@ -18,7 +18,7 @@ from pausepoint.engine.documents import (
 )
 from pausepoint.model.bulk import BulkResult, BulkVerb
 from pausepoint.model.documents import Document, Moment
-from pausepoint.model.limits import Scope
+from pausepoint.model.limits import LimitKey, Scope
 from pausepoint.model.schedules import CatchUp, Overlap
 from pausepoint.model.sessions import Status
 
@@ -113,7 +113,7 @@ class LimitDocument(Document):
     name: str
     most: int | None
     per_seconds: float | None
-    by: Literal["owner", "lane"] | None
+    by: LimitKey | None
     declared: bool
     counts: bool
     at_work: Annotated[int, Meta(description="How many sessions of the queue, workflow or lane are at work now.")]
@@ -316,10 +316,13 @@ def bulk(report: BulkReport, left: int, again: str | None) -> BulkDocument:
 # findings
 
 
+CheckLevel = Literal["ok", "warn", "bad"]
+
+
 class CheckDocument(Document):
     """One line of a report about a store, a project or a gate."""
 
-    level: Literal["ok", "warn", "bad"]
+    level: CheckLevel
     about: str
     text: str
     way_out: str | None

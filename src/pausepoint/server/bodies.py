@@ -9,6 +9,11 @@ import msgspec
 from msgspec import Meta
 
 from pausepoint.model.budgets import Budget
+from pausepoint.model.bulk import BulkVerb
+from pausepoint.model.limits import LimitKey
+from pausepoint.model.questions import QuestionSort
+from pausepoint.model.schedules import CatchUp, Overlap
+from pausepoint.model.sessions import Level, PauseMode, Sort
 from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
@@ -82,8 +87,8 @@ class Schedule(Body, frozen=True):
     cron: Annotated[str, Meta(max_length=200)]
     input: Fields = {}
     zone: Name = "UTC"
-    overlap: Literal["skip", "queue", "allow"] = "skip"
-    catch_up: Literal["newest", "all", "none"] = "newest"
+    overlap: Overlap = "skip"
+    catch_up: CatchUp = "newest"
     owner: Text | None = None
     tags: Annotated[tuple[Text, ...], Meta(max_length=100)] = ()
     queue: Name | None = None
@@ -96,14 +101,14 @@ class SetLimit(Body, frozen=True):
 
     most: Annotated[int, Meta(ge=1, le=1_000_000)] | None
     per_seconds: Annotated[float, Meta(gt=0, le=31_622_400)] | None = None
-    by: Literal["owner", "lane"] | None = None
+    by: LimitKey | None = None
 
 
 class Pause(Body, frozen=True):
     """Pause a session, or everything."""
 
     reason: Text = ""
-    mode: Literal["finish", "abort"] = "finish"
+    mode: PauseMode = "finish"
     freeze: bool = False
 
 
@@ -209,7 +214,7 @@ class Which(Body, frozen=True):
 class Bulk(Body, frozen=True):
     """Apply a verb to many sessions: by their ids, or to all that match a filter."""
 
-    verb: Literal["pause", "resume", "cancel"]
+    verb: BulkVerb
     ids: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
     filter: Which | None = None
     reason: Text = ""
@@ -262,8 +267,8 @@ class Sessions(Which, frozen=True):
 
     prefix: Text | None = None
     text: Text | None = None
-    level: Literal["any", "root", "top"] = "any"
-    sort: Literal["created", "updated", "workflow", "spent", "id"] = "created"
+    level: Level = "any"
+    sort: Sort = "created"
     reverse: bool = False
     limit: Limit = 50
     after: Text | None = None
@@ -293,7 +298,7 @@ class Inbox(Body, frozen=True):
     )
     workflow: Text | None = None
     owner: Text | None = None
-    sort: Literal["asked", "expires", "updated"] = "asked"
+    sort: QuestionSort = "asked"
     reverse: bool = False
     after: Text | None = None
     limit: Limit = 50
