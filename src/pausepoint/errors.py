@@ -198,6 +198,12 @@ class UnknownCheckpoint(SessionError):
     at_checkpoint: str | int
 
 
+class UnknownOperation(SessionError):
+    """The session's log has no operation with this id that has ended."""
+
+    operation: str
+
+
 class QuestionError(SessionError):
     """An answer was not accepted. ``question_id`` is empty if the answer names no question."""
 

@@ -22,7 +22,7 @@ from pausepoint.cli.context import ADD, Cli
 from tests.apps.test_planner_program import (
     test_a_session_is_made_filled_run_replanned_saved_and_ended_step_by_step as planned_step_by_step,
 )
-from tests.cli import test_approvals, test_dev, test_mcp, test_program, ways
+from tests.cli import test_approvals, test_dev, test_mcp, test_program, test_show, ways
 from tests.cli.kit import run
 from tests.cli.samples import STORE
 from tests.cli.scenes import FILLED, SCENES, WORKS, Scene, ended, healed, project, topics, workflows
@@ -35,6 +35,7 @@ ELSEWHERE = {
     Site("ways", "_named_commands", "*"): planned_step_by_step,
     Site("commands.inbox", "_tell_approvals", "answer"): test_approvals.test_one_command_shows_all_of_a_call,
     Site("commands.dev", "_Dev._announce", "ls"): test_dev.test_everything_starts_stops_and_starts_again_with_its_data,
+    Site("commands.show", "_show_operations", "show"): test_show.test_show_lists_what_operations_received_and_returned,
     Site("commands.mcp", "_settings.command", "*"): test_mcp.test_the_commands_that_the_tools_name_work,
     Site("commands.mcp", "_settings.command", "resume"): test_mcp.test_the_commands_that_the_tools_name_work,
     Site("commands.mcp", "_settings", "resume"): test_mcp.test_the_commands_that_the_tools_name_work,

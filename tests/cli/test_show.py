@@ -313,3 +313,33 @@ def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_pa
     found = run("show", "ada", "--json", cwd=tmp_path).stdout
     assert name in json.dumps(json.loads(found), ensure_ascii=False)
     assert "Zo\u00eb \\u009b31m\\u007f \\u202egnirts" in found
+
+
+def test_show_lists_what_operations_received_and_returned(tmp_path: Path) -> None:
+    (tmp_path / "reader.py").write_text(
+        "from pausepoint import Context, workflow\n"
+        "async def read(page: int, api_key: str) -> str:\n"
+        "    return 'text ' * 200 if page == 7 else f'page {page}'\n"
+        "@workflow\n"
+        "async def reader(pages: int, ctx: Context) -> int:\n"
+        "    for page in range(pages):\n"
+        "        await ctx.do(read, page, api_key='4711')\n"
+        "    return pages\n"
+    )
+    started = run("run", "reader.py", "--pages", "60", "--session-id", "r1", cwd=tmp_path)
+    assert started.code == 0, started.stderr
+    shown = run("show", "r1", "--operations", cwd=tmp_path)
+    assert (shown.code, shown.stdout.count("  read  ")) == (0, 50)
+    assert '    page     10\n    api_key  "‹masked›"\n    →        "page 10"\n' in shown.stdout
+    assert "page 9" not in shown.stdout
+    assert (
+        "These are the last 50 operations. Show all, in full:  pausepoint show r1 --operations --full" in shown.stderr
+    )
+    whole = run(*shown.stderr.split()[-4:], cwd=tmp_path)
+    assert (whole.stdout.count("  read  "), whole.stderr) == (60, "")
+    assert "text " * 200 in whole.stdout
+    rows = document(tmp_path, "show", "r1", "--operations")["operations"]
+    assert (len(rows), rows[-1]["arguments"]) == (50, {"page": 59, "api_key": "‹masked›"})
+    refused = run("show", "r1", "--operations", "--no-state", cwd=tmp_path)
+    assert (refused.code, "Leave out --field and --no-state" in refused.stderr) == (2, True)
+    assert "4711" not in whole.stdout + shown.stdout

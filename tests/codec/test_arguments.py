@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from pausepoint.codec.arguments import BEGINNING, MOST, NOT_RECORDED, ROOM, Arguments, arguments_of
 from pausepoint.codec.values import fingerprint
+from pausepoint.codec.walk import decode_json
 from pausepoint.errors import ValueRefused
 
 PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.datetimes()
@@ -39,8 +40,8 @@ class Client:
 
 
 def recorded(**values: Any) -> dict[str, Any]:
-    stored = arguments_of(Arguments(values).stored())
-    assert stored is not None
+    """Return the stored form of arguments."""
+    stored: dict[str, Any] = decode_json(Arguments(values).stored())
     return stored
 
 
@@ -131,3 +132,16 @@ def test_many_arguments_are_stored_as_one_value() -> None:
     assert len(stored) == MOST
     assert stored["n30"] == 30
     assert stored["and 9,969 more"]["$cut"][1].startswith("[31,32,")
+
+
+def test_people_read_plain_values() -> None:
+    values = {
+        "day": datetime(2024, 2, 29), "pair": (1, (2,)), "parts": {3}, "rows": {1: "a", (2, 3): {4}},
+        "named": {"$x": 5}, "order": Order(item="tea", api_key="4711"), "clients": [Client()],
+        "text": "x" * ROOM,
+    }  # fmt: skip
+    assert arguments_of(Arguments(values).stored()) == {
+        "day": "2024-02-29T00:00:00", "pair": [1, [2]], "parts": [3], "rows": [[1, "a"], [[2, 3], [4]]],
+        "named": {"$x": 5}, "order": {"item": "tea", "api_key": "‹masked›"}, "clients": ["‹Client›"],
+        "text": f"{'x' * (ROOM // 8 - 1)}… ‹4,098 bytes›",
+    }  # fmt: skip

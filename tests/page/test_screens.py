@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 from pydantic import BaseModel
 
-from pausepoint import Limit, Workflow, step
+from pausepoint import Context, Limit, Workflow, step
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from tests.page import checks
 from tests.page.kit import AGENTS, INBOX, NETWORK, NOW, SESSIONS, STORE, Person, Screen, session, visit, words
@@ -26,9 +26,9 @@ OTHER_WIDTHS = (2560, 760, 759, 320)
 
 SCREENS = (
     NOW, INBOX, SESSIONS, Screen("/sessions?status=waiting&sort=updated", "Sessions"), AGENTS, STORE,
-    session("brief-octopus"), session("brief-octopus", "History"), session("brief-octopus", "Cost"),
-    session("crawl-kelp", "Output"), session("memo-moorwerk", "Artifacts"), session("digest-ann", "Files"),
-    session("brief-whelk", "Children"), session("import-returns"),
+    session("brief-octopus"), session("brief-octopus", "Operations"), session("brief-octopus", "History"),
+    session("brief-octopus", "Cost"), session("crawl-kelp", "Output"), session("memo-moorwerk", "Artifacts"),
+    session("digest-ann", "Files"), session("brief-whelk", "Children"), session("import-returns"),
 )  # fmt: skip
 SAMPLE = (NOW, INBOX, SESSIONS, AGENTS, STORE, *SCREENS[6:14:4], SCREENS[-1])
 """The screens that the suite looks at. The others are for ``make browser``."""
@@ -299,3 +299,39 @@ def test_the_pause_of_everything_is_faultless_in_every_look(person: Person) -> N
     person.server.run(person.server.engine.pause_all(reason="read the logs first", by="ann"))
     expect(person.heading).to_have_text("Everything is paused")
     assert faults(person) == {}
+
+
+class Pages(BaseModel):
+    read: int = 0
+
+
+async def fetch(page: int, api_key: str) -> str:
+    return f"page {page} " * 1000
+
+
+@step(writes="read")
+async def crawl(ctx: Context) -> int:
+    return len([await ctx.do(fetch, page, api_key="4711") for page in range(3)])
+
+
+def test_an_operation_tells_what_it_received_and_returned(person: Person) -> None:
+    engine = person.server.engine
+    crawled = Workflow("crawled", state=Pages, steps=[crawl])
+
+    async def run() -> None:
+        await (await engine.start(crawled, session_id="crawl-1")).outcome()
+
+    person.server.run(run())
+    person.open(session("crawl-1", "Operations"))
+    rows = person.region("Operations").locator("details")
+    expect(rows).to_have_count(3)
+    newest = rows.first
+    expect(newest.locator("summary")).to_contain_text("2, ‹masked›")
+    newest.locator("summary").click()
+    expect(newest.locator("dd").first).to_have_text("2")
+    expect(newest.get_by_text("‹masked›", exact=True)).to_be_visible()
+    expect(newest).to_contain_text("… ‹7,002 bytes›")
+    newest.get_by_role("button", name="Show all").click()
+    expect(newest.locator("dd").last).to_have_text("page 2 " * 1000)
+    assert "4711" not in person.main.inner_text()
+    assert faults(person, ((390, "dark"),)) == {}

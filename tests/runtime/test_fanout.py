@@ -119,7 +119,7 @@ async def test_a_map_that_collects_returns_what_was_done_and_what_failed_by_posi
         failed = [event.summary async for event in session.events() if event.event_type == "item.failed"]
     assert batches[0].done == {0: "A", 2: "C"}
     assert {index: str(error) for index, error in batches[0].failed.items()} == {1: "b is down"}
-    assert failed == ["chunk, item 1: ConnectionError: b is down"]
+    assert failed == ["chunk, item b: ConnectionError: b is down"]
 
 
 @pytest.mark.no_always_replay("looks at the order in which items ran over two attempts")

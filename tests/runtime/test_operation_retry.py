@@ -73,11 +73,11 @@ async def test_a_retry_of_an_item_of_a_map_names_the_item() -> None:
         session = await engine.start(Workflow("work", state=State, steps=[act]))
         assert (await session.outcome()).status is Status.COMPLETED
         events = [event async for event in session.events() if event.event_type == "operation.retried"]
-    assert [event.data["item"] for event in events] == ["'a'", f"'{long[:39]}…", "'row b'"]
+    assert [event.data["item"] for event in events] == ["a", f"{long[:47]}…{long[-32:]}", "row b"]
     assert [event.summary.partition(" is down")[0] for event in events] == [
-        "fetch, item 'a': attempt 1 failed, ConnectionError: a!",
-        f"fetch, item '{long[:39]}…: attempt 1 failed, ConnectionError: x!",
-        "fetch, item 'row b': attempt 1 failed, ConnectionError: b!",
+        "fetch, item a: attempt 1 failed, ConnectionError: a!",
+        f"fetch, item {long[:47]}…{long[-32:]}: attempt 1 failed, ConnectionError: x!",
+        "fetch, item row b: attempt 1 failed, ConnectionError: b!",
     ]
 
 
@@ -171,7 +171,7 @@ async def test_collect_keeps_flaky_items_and_names_the_bad_one() -> None:
         assert (outcome.status, outcome.state.done) == (Status.COMPLETED, ["A!", "B!"])
         assert (calls["a"], calls["b"], calls["bad"]) == (2, 2, 3)
         failed = [event.summary async for event in session.events() if event.event_type == "item.failed"]
-        assert failed == ["fetch, item 1: ValueError: no such row"]
+        assert failed == ["fetch, item bad: ValueError: no such row"]
 
 
 @pytest.mark.no_always_replay("counts the runs of the step's body")

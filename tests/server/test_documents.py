@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
+from urllib.parse import quote
 
 import httpx
 import msgspec
@@ -91,6 +92,8 @@ def _sessions(call: Caller, server: Served) -> None:
     assert page["questions"][0]["next_question"] == "Which tone?"
     assert [each["step"] for each in call("GET /sessions/one/spans")["spans"]] == ["research", "choose"]
     assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
+    (written,) = call("GET /sessions/one/operations")["operations"]
+    assert call(f"GET /sessions/one/operations/{quote(written['id'], safe='')}") == written
     first = call("GET /sessions/one/events?limit=2")
     assert len(first["events"]) == 2
     rest = call(f"GET /sessions/one/events?after={first['next']}")["events"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -71,3 +72,30 @@ def test_a_restore_is_recorded_as_that_of_the_signed_in_person(server: Served, t
     assert [(each["agent_name"], each["summary"]) for each in events if each["event_type"] == "artifact.restored"] == [
         ("ada", "restored by ada: letter.html (a typo)")
     ]
+
+
+def test_operations_are_listed_with_their_values_and_read_one_by_one(server: Served) -> None:
+    server.finished("valued")
+    with server.kept(server.token("viewer")) as client:
+        page = client.get("/sessions/valued/operations").json()
+        fits(page, "operations")
+        first, second = page["operations"]
+        assert (first["name"], first["arguments"], first["result"]) == (
+            "str", {"argument 1": "notes on octopus"}, "notes on octopus",
+        )  # fmt: skip
+        assert (second["name"], second["arguments"], second["result"]) == ("ask", {}, "formal")
+        assert client.get("/sessions/valued/operations?limit=1").json()["operations"] == [second]
+        earlier = client.get(f"/sessions/valued/operations?before={second['seq']}").json()["operations"]
+        assert earlier == [first]
+        one = client.get(f"/sessions/valued/operations/{quote(first['id'], safe='')}")
+        fits(one.json(), "operation")
+        assert one.json() == first
+        problem = check_problem(client.get("/sessions/valued/operations/%2Fnone%2Fsuch~1"), 404)
+        assert problem["detail"] == (
+            "Session 'valued' has no operation '/none/such~1' that has ended. List them with GET"
+            " /sessions/valued/operations."
+        )
+        check_problem(client.get("/sessions/nobody/operations"), 404)
+        check_problem(client.get("/sessions/valued/operations?limit=201"), 400)
+    with server.kept(server.token("viewer", owner="eve")) as client:
+        check_problem(client.get(f"/sessions/valued/operations/{quote(first['id'], safe='')}"), 404)

@@ -27,7 +27,8 @@ TRY_LATER, INTERRUPTED, TERMINATED = 75, 130, 143
 
 # Names instead of classes, so that nothing has to be imported before an error is raised.
 _CODES = {
-    "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "StoreMissing": NOT_FOUND, "AmbiguousSession": USAGE,
+    "UnknownSession": NOT_FOUND, "UnknownCheckpoint": NOT_FOUND, "UnknownOperation": NOT_FOUND,
+    "StoreMissing": NOT_FOUND, "AmbiguousSession": USAGE,
     "InvalidSessionId": USAGE, "DefinitionError": USAGE, "ValueRefused": USAGE, "StateRefused": USAGE,
     "AlreadyRunning": CONFLICT, "HoldLost": CONFLICT, "WrongOwner": CONFLICT, "InputConflict": CONFLICT,
     "VerbRefused": CONFLICT, "SessionEnded": CONFLICT, "UnknownQuestion": NOT_FOUND, "SeveralQuestions": USAGE,

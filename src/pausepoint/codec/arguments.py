@@ -15,11 +15,12 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
+from itertools import islice
 from typing import Any
 
 import msgspec
 
-from pausepoint.codec.values import fingerprint
+from pausepoint.codec.values import as_plain, decode, fingerprint
 from pausepoint.codec.walk import (
     DEFAULT_LIMITS,
     INT_MAX,
@@ -37,6 +38,9 @@ from pausepoint.errors import ValueRefused
 ROOM = 4096
 """How many bytes the values that are stored whole take together."""
 
+LABEL = 80
+"""The most characters of a label."""
+
 BEGINNING = 1000
 """How many bytes of a value are stored if there is no room for the whole."""
 
@@ -48,6 +52,7 @@ NOT_RECORDED = msgspec.Raw()
 
 _MASKED = object()
 _MASK = b'{"$masked":true}'
+_QUOTE = '"'
 _LIST = b"[%b]"
 _TUPLE = b'{"$tuple":['
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
@@ -109,8 +114,67 @@ class Arguments:
 
 
 def arguments_of(stored: msgspec.Raw) -> dict[str, Any] | None:
-    """Return recorded arguments, with the tags of their values; None if they were not recorded."""
-    return decode_json(stored) if bytes(stored) else None
+    """Return recorded arguments as plain JSON data for people; None if they were not recorded.
+
+    >>> from datetime import date
+    >>> arguments_of(Arguments({"day": date(2024, 2, 29), "password": "4711", "client": print}).stored())
+    {'day': '2024-02-29', 'password': '‹masked›', 'client': '‹builtin_function_or_method›'}
+    """
+    if not bytes(stored):
+        return None
+    arguments: dict[str, Any] = decode_json(stored)
+    return {name: _plain(value) for name, value in arguments.items()}
+
+
+def value_of(data: bytes) -> Any:
+    """Return a result as plain JSON data for people; only the beginning of a large one."""
+    if len(data) > ROOM:
+        return cut(len(data), data[:BEGINNING].decode(errors="ignore"))
+    return as_plain(decode(data)) if b'"$' in data else decode_json(data)
+
+
+def line_of(arguments: Mapping[str, Any]) -> str:
+    """Return the arguments in one line. A long one lacks its middle: items of a map often begin alike.
+
+    >>> line_of({"topic": "octopus", "count": 3, "tags": ["a"]})
+    'octopus, 3, ["a"]'
+    """
+    texts = (value if type(value) is str else encode_json(value).decode() for value in arguments.values())
+    text = " ".join(", ".join(_short(each, 4 * LABEL) for each in islice(texts, LABEL)).split())
+    return _short(text, LABEL)
+
+
+def _short(text: str, most: int) -> str:
+    end = most * 2 // 5
+    return text if len(text) <= most else f"{text[: most - end - 1]}…{text[-end:]}"
+
+
+def _plain(value: Any) -> Any:
+    if type(value) is list:
+        return [_plain(item) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        ((tag, content),) = value.items()
+        if tag in ("$tuple", "$set", "$frozenset"):
+            return _plain(content)
+        if tag == "$masked":
+            return "‹masked›"
+        if tag == "$cut":
+            return cut(*content)
+        if tag[:2] == "$:":
+            return f"‹{tag[2:]}›" if content is None else _plain(content)
+        if tag == "$map":
+            pairs = [(_plain(key), _plain(item)) for key, item in content]
+            return dict(pairs) if all(type(key) is str for key, _ in pairs) else [[*pair] for pair in pairs]
+        if tag[:1] == "$":
+            return as_plain(decode(encode_json(value)))
+    return {name: _plain(item) for name, item in value.items()}
+
+
+def cut(size: int, beginning: str = "") -> str:
+    """Return the beginning of a value of ``size`` bytes, which stands for the whole."""
+    return f"{beginning.removeprefix(_QUOTE)}… ‹{size:,} bytes›"
 
 
 def _fitting(parts: dict[str, bytes]) -> bytes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from msgspec import UNSET, UnsetType
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Receipt
     from pausepoint.model.sessions import Event, Pause
     from pausepoint.model.streams import StreamItem
-    from pausepoint.model.views import Checkpoint, Outcome, SessionInfo, StandingPause, StoredState
+    from pausepoint.model.views import Checkpoint, OperationInfo, Outcome, SessionInfo, StandingPause, StoredState
 
 # pauses
 
@@ -327,6 +327,42 @@ class CheckpointsDocument(Document):
     checkpoints: Sequence[CheckpointDocument]
 
 
+class OperationDocument(Document):
+    """An operation that has ended.
+
+    ``label`` is its key, or the beginning of its arguments. ``arguments`` is null if they were not recorded. ``bytes``
+    is the size of the result; a list has only the beginning of a large one. ``outcome`` says why a wait ended without a
+    result. ``usd`` and ``tokens`` are what it spent itself.
+    """
+
+    seq: int
+    id: str
+    name: str
+    label: str
+    step: str
+    visit: int
+    began_at: Moment
+    ended_at: Moment
+    took_seconds: float
+    arguments: dict[str, Any] | None
+    result: Any
+    bytes: int
+    outcome: Literal["", "expired", "rounds", "declined", "timeout"]
+    usd: float
+    tokens: int
+
+    @classmethod
+    def of(cls, record: OperationInfo, **fields: Any) -> Self:
+        return super().of(record, took_seconds=record.took, **fields)
+
+
+class OperationsDocument(Document):
+    """The operations of a session that have ended, oldest first."""
+
+    session_id: str
+    operations: Sequence[OperationDocument]
+
+
 class EventDocument(Document):
     """One event of a session's history.
 
@@ -352,6 +388,11 @@ class EventsDocument(Document):
 
     session_id: str
     events: Sequence[EventDocument]
+
+
+def operations(session_id: str, records: Sequence[OperationInfo]) -> OperationsDocument:
+    """Return the operations of a session that have ended, oldest first."""
+    return OperationsDocument(session_id, [OperationDocument.of(record) for record in records])
 
 
 def checkpoints(session_id: str, records: Sequence[Checkpoint]) -> CheckpointsDocument:

@@ -1,22 +1,36 @@
-"""Reads a session's visits with their operations, waits, retries and cost, a page at a time."""
+"""Reads a session's visits with their operations, waits, retries and cost, and the operations with their values."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from pausepoint.clock import to_micros
+from pausepoint.clock import to_datetime, to_micros
+from pausepoint.codec.arguments import arguments_of
+from pausepoint.codec.values import as_plain, decode
+from pausepoint.engine.filters import check_limit
+from pausepoint.errors import UnknownOperation
 from pausepoint.log import events as history
+from pausepoint.log.events import label_of, result_of
+from pausepoint.log.replay import OperationBody, body_of
 from pausepoint.log.spans import Span, Spans
-from pausepoint.log.timeline import Timeline
+from pausepoint.log.state import Blob, Inline
+from pausepoint.log.timeline import AT_ONCE, Timeline
+from pausepoint.model.ids import shortened
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
+from pausepoint.model.views import OperationInfo
 from pausepoint.stores.base import Store
 from pausepoint.threads import in_thread
 
-__all__ = ["Span", "Spans", "spans_of"]  # front ends fold live events with `Spans`, and do not import the log
+if TYPE_CHECKING:
+    from pausepoint.engine.engine import Engine
+
+# front ends fold live events with `Spans`, and do not import the log
+__all__ = ["Span", "Spans", "label_of", "operation", "operations", "spans_of"]
 
 
 async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: int | None, limit: int) -> list[Span]:
@@ -32,6 +46,83 @@ async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: in
     if before is None and row.ended != "completed" and row.step is not None and not row.held_by_guard:
         spans.append(fold.open(row.step, row.visit))
     return spans
+
+
+async def operations(
+    engine: Engine, session_id: str, *, before: int | None = None, limit: int | None = 100, whole: bool = False
+) -> list[OperationInfo]:
+    """Return the last operations of a session that ended before record ``before``, oldest first.
+
+    Large results are cut, unless ``whole`` is set.
+    """
+    check_limit(limit, "operations")
+    rows = list[OperationInfo]()
+    async for store, record, body in _newest(engine, session_id, before):
+        if limit is not None and len(rows) >= limit:
+            break
+        rows.append(await _info(store, record, body, whole))
+    return rows[::-1]
+
+
+async def operation(engine: Engine, session_id: str, id: str) -> OperationInfo:
+    """Return an operation of a session with its whole result; the last one with this id, if a rewind repeated it.
+
+    Raises `UnknownOperation`.
+    """
+    async for store, record, body in _newest(engine, session_id):
+        if body.id == id:
+            return await _info(store, record, body, whole=True)
+    raise UnknownOperation(
+        f"Session {session_id!r} has no operation {shortened(id)} that has ended. `pausepoint show {session_id}"
+        " --operations` lists those that have.",
+        session_id=session_id,
+        operation=id,
+    )
+
+
+async def _newest(
+    engine: Engine, session_id: str, before: int | None = None
+) -> AsyncIterator[tuple[Store, Record, OperationBody]]:
+    """Yield the records of operations before record ``before``, the newest first."""
+    engine._service.check_open()
+    store, row = engine._service.store, await engine._service.row(session_id)
+    end = row.seq if before is None else min(before - 1, row.seq)
+    for last in range(end, 0, -AT_ONCE):
+        for record in reversed(await store.records(row.key, max(last - AT_ONCE + 1, 1), last)):
+            if (body := _operation(record)) is not None:
+                yield store, record, body
+
+
+async def _info(store: Store, record: Record, body: OperationBody, whole: bool) -> OperationInfo:
+    arguments = arguments_of(body.arguments)
+    arguments = {} if arguments is None and not body.input else arguments  # a wait has none
+    spent = [each for each in body.effects if each.id.rpartition("/spend:")[0] == body.id]
+    return OperationInfo(
+        record.seq, body.id, body.name, label_of(body.id, body.name, arguments), record.step, record.visit,
+        to_datetime(record.at - body.took), to_datetime(record.at), arguments,
+        await _result(store, body) if whole else result_of(body), _size(body.value), body.outcome,
+        sum(each.usd for each in spent) / 1e6, sum(each.tokens for each in spent),
+    )  # fmt: skip
+
+
+def _operation(record: Record) -> OperationBody | None:
+    """Return the operation that a record is about; None if it is something else, or redacted."""
+    if record.kind != "operation" or record.redacted:
+        return None
+    body: OperationBody = body_of(record)
+    return None if body.total else body
+
+
+def _size(value: Inline | Blob) -> int:
+    return value.size if isinstance(value, Blob) else len(bytes(value.data))
+
+
+async def _result(store: Store, body: OperationBody) -> Any:
+    if isinstance(body.value, Inline):
+        return as_plain(decode(bytes(body.value.data)))
+    hash_ = bytes.fromhex(body.value.hash)
+    data = (await store.blobs([hash_]))[hash_]
+    return await in_thread(lambda: as_plain(decode(data)))
 
 
 def _folded(session_id: str, records: Sequence[Record], begins: datetime | None) -> Spans:

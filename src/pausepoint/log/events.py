@@ -7,12 +7,13 @@ cursor ``"seq.signal.index"`` is exact: a reader that continues from it gets no 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from pausepoint.clock import to_datetime
+from pausepoint.codec.arguments import arguments_of, cut, line_of, value_of
 from pausepoint.log.replay import (
     CheckpointBody,
     DefinitionBody,
@@ -28,6 +29,7 @@ from pausepoint.log.replay import (
     body_of,
     retry_line,
 )
+from pausepoint.log.state import Inline
 from pausepoint.model.files import FileFacts, file_facts
 from pausepoint.model.ids import shortened
 from pausepoint.model.questions import Asked, Reply, reply_of
@@ -255,7 +257,32 @@ def _of_operation(record: Record, body: OperationBody) -> Parts:
     if body.total:
         data: dict[str, Any] = {"id": body.id, "total": body.total}
         return record.at, agent, "map.started", f"{body.name}: {_counted(body.total, 'item')}", data
-    return record.at, agent, "operation.completed", body.name, {"id": body.id, "took": body.took / 1e6}
+    data = {"id": body.id, "took": body.took / 1e6, "result": result_of(body)}
+    arguments = arguments_of(body.arguments)
+    return (
+        record.at,
+        agent,
+        "operation.completed",
+        body.name,
+        data | ({} if arguments is None else {"arguments": arguments}),
+    )
+
+
+def result_of(body: OperationBody) -> Any:
+    """Return the result of an operation as plain JSON data; only the beginning, or the size, of a large one."""
+    return value_of(bytes(body.value.data)) if isinstance(body.value, Inline) else cut(body.value.size)
+
+
+def label_of(id: str, name: str, arguments: Mapping[str, Any] | None) -> str:
+    """Return what tells a call from others: the key of an item of a map, the arguments of another call, or its key.
+
+    >>> label_of('/map:fetch/fetch["row 1"]', "fetch", {"url": "a"}), label_of("/fetch~1f#1", "fetch", {"url": "a"})
+    ('row 1', 'a')
+    """
+    scope, mark, key = id.rpartition(f"/{name}[")
+    if arguments and not (mark and scope.endswith(f"/map:{name}")):
+        return line_of(arguments)
+    return line_of({"": msgspec.json.decode(key[:-1])}) if mark else ""
 
 
 def _of_wait(record: Record, body: WaitBody) -> Parts:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from pausepoint.clock import to_datetime
-from pausepoint.log.events import Cursor
+from pausepoint.log.events import Cursor, label_of
 from pausepoint.model.sessions import Event
 
 BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.completed", "step.skipped")
@@ -20,9 +20,10 @@ WAITS = {"timer.set": "timer", "question.asked": "question", "child.called": "ch
 class Part(msgspec.Struct, frozen=True):
     """Something inside a visit: an operation, a map, or a wait.
 
-    ``kind`` is ``operation``, ``map``, ``timer``, ``question`` or ``child``. ``ended_at`` is None while it is open; a
-    map has no end of its own. ``retries`` counts the attempts that failed, and ``error`` is the last failure. ``total``
-    is the number of a map's items.
+    ``kind`` is ``operation``, ``map``, ``timer``, ``question`` or ``child``. ``label`` tells the calls of one function
+    apart: it is the key, or the beginning of the arguments. ``ended_at`` is None while it is open; a map has no end of
+    its own. ``retries`` counts the attempts that failed, and ``error`` is the last failure. ``total`` is the number of
+    the items of a map.
     """
 
     id: str
@@ -33,6 +34,7 @@ class Part(msgspec.Struct, frozen=True):
     retries: int = 0
     error: str = ""
     total: int = 0
+    label: str = ""
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -119,7 +121,8 @@ class Spans:
                 self._end_part(event)
             case "operation.retried":
                 part = self._part(event, "operation", event.summary.partition(": attempt ")[0])
-                self._parts[part.id] = replace(part, retries=data["attempt"], error=data["error"])
+                label = data.get("item", "") or part.label
+                self._parts[part.id] = replace(part, retries=data["attempt"], error=data["error"], label=label)
             case "map.started":
                 part = self._part(event, "map", event.summary.rpartition(": ")[0])
                 self._parts[part.id] = replace(part, total=data["total"])
@@ -134,7 +137,8 @@ class Spans:
     def _end_part(self, event: Event) -> None:
         began = event.created_at - int(event.data["took"] * 1e6)
         part = self._part(replace(event, created_at=began), "operation", event.summary)
-        self._parts[part.id] = replace(part, name=event.summary, ended_at=to_datetime(event.created_at))
+        label = label_of(part.id, event.summary, event.data.get("arguments")) or part.label
+        self._parts[part.id] = replace(part, name=event.summary, ended_at=to_datetime(event.created_at), label=label)
 
     def _ended(self, event: Event) -> None:
         data = event.data

@@ -249,6 +249,38 @@ class Checkpoint(msgspec.Struct, frozen=True):
         return f"{self.step}#{self.visit}"
 
 
+class OperationInfo(msgspec.Struct, frozen=True):
+    """An operation that has ended: what it received and returned, as plain JSON values.
+
+    - ``seq``: the number of its record. ``id``: its identity, by which a replay finds it. ``label``: its key, or the
+      beginning of its arguments.
+    - ``arguments``: those of its function by name; None if they were not recorded. ``result``: what it returned; the
+      beginning if it is large, unless one operation was asked for. ``bytes`` is its size.
+    - ``outcome``: why a wait ended without a result: ``expired``, ``rounds``, ``declined`` or ``timeout``.
+    - ``usd``, ``tokens``: what it spent itself.
+    """
+
+    seq: int
+    id: str
+    name: str
+    label: str
+    step: str
+    visit: int
+    began_at: datetime
+    ended_at: datetime
+    arguments: dict[str, Any] | None
+    result: Any
+    bytes: int
+    outcome: str = ""
+    usd: float = 0.0
+    tokens: int = 0
+
+    @property
+    def took(self) -> timedelta:
+        """How long it ran."""
+        return self.ended_at - self.began_at
+
+
 class StoredState(msgspec.Struct, frozen=True):
     """The state of a session at record ``seq``: its fields as plain JSON values."""
 

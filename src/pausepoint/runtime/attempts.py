@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import json
 import random
 from collections import deque
 from collections.abc import Callable
@@ -36,9 +35,6 @@ HOLD = 60_000_000
 
 LONGEST_ERROR = 500
 """How many characters of an error's message are recorded with a back-off."""
-
-LONGEST_ITEM = 40
-"""How many characters of an item of a map are recorded with a back-off."""
 
 
 class Run:
@@ -180,7 +176,7 @@ async def attempts(
                 error = timed_out(run.operation, timeout)
             elif isinstance(raised, asyncio.CancelledError):
                 raise
-            await fail_attempt(visit, run, policy, error, args)
+            await fail_attempt(visit, run, policy, error)
             continue
         frame.due = inf
         if frame.expired:  # it ended, although it was cancelled
@@ -265,36 +261,20 @@ def _tried_inside(visit: Visit, frame: Frame) -> tuple[str, ...]:
     return tuple(id for id, wait in waits.items() if (wait.attempt or wait.child) and id.startswith(inside))
 
 
-async def fail_attempt(
-    visit: Visit, run: Run, policy: Policy, error: BaseException, args: tuple[Any, ...] = ()
-) -> None:
-    """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends.
-
-    ``args`` are the arguments of the attempt: that of an item of a map names the item.
-    """
-    await fail(visit, run.operation, policy, error, frame=run.frame, item=_item(run.operation, args))
+async def fail_attempt(visit: Visit, run: Run, policy: Policy, error: BaseException) -> None:
+    """Record a failed attempt at an operation in flight. Its live output is void, including what it still sends."""
+    await fail(visit, run.operation, policy, error, frame=run.frame, item=_item(run.operation))
     run.frame = visit.replace(run.frame)
     visit.host.void_live(run.frame.scope)
 
 
-def _item(operation: Operation, args: tuple[Any, ...]) -> str:
+def _item(operation: Operation) -> str:
     """Return the name of an item of a map: its key, or the beginning of its value. Empty for other operations.
 
-    >>> _item(Operation("/map:fetch/fetch~1f#1", "fetch", "1f", False), ("a" * 99,))
-    "'aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa…"
-    >>> _item(Operation('/map:fetch/fetch["row 1"]', "fetch", "", True), ("a",))
-    "'row 1'"
+    >>> _item(Operation('/map:fetch/fetch["row 1"]', "fetch", "", True))
+    'row 1'
     """
-    scope, _, key = operation.id.rpartition(f"/{operation.name}[" if operation.keyed else f"/{operation.name}~")
-    if not scope.endswith(f"/map:{operation.name}"):
-        return ""
-    try:
-        text = repr(json.loads(key[:-1]) if operation.keyed else args[0])
-    except Exception:  # the item's own __repr__ may raise
-        return ""
-    text = " ".join(text[:LONGEST_ERROR].split())
-    text = text if len(text) <= LONGEST_ITEM else f"{text[:LONGEST_ITEM]}…"
-    return text.encode("utf-8", "backslashreplace").decode()
+    return operation.label if f"/map:{operation.name}/" in operation.id else ""
 
 
 def _is_final(visit: Visit, error: BaseException) -> bool:

@@ -138,20 +138,27 @@ class FanOut:
 
     def _note_failure(self, index: int, error: Exception) -> None:
         visit, operation = self.visit, self.operations[index]
-        summary = f"{operation.name}, item {index}: {type(error).__name__}: {error_text(error)}"
+        summary = f"{operation.name}, item {self._label(index)}: {type(error).__name__}: {error_text(error)}"
         data, run = {"id": operation.id}, visit.run
         visit.host.ledger.effect(f"failed:{operation.id}:{run}", "item.failed", summary, data, visit.step.agent)
 
+    def _label(self, index: int) -> str:
+        """Return an item's key or the beginning of its value; its position if it has neither."""
+        return self.operations[index].label or str(index)
+
     def error(self) -> MapFailed:
         """Return all failures as one error."""
-        errors = {self.operations[index].id: self.failed[index] for index in sorted(self.failed)}
+        errors = {index: self.failed[index] for index in sorted(self.failed)}
         first = next(iter(errors.values()))
-        failed = {name: f"{type(error).__name__}: {error_text(error)}" for name, error in errors.items()}
-        error = MapFailed(
+        failed = {}
+        for index, error in errors.items():
+            label = self._label(index)
+            failed[f"{label} ({index})" if label in failed else label] = f"{type(error).__name__}: {error_text(error)}"
+        whole = MapFailed(
             f"{len(failed)} of {len(self.items)} items of {self.what.name!r} failed. The other results are kept;"
             f" resume the session to retry the failed items. First error: {type(first).__name__}: {error_text(first)}",
             failed=failed,
         )
-        error.errors = tuple(errors.values())
-        error.__cause__ = first
-        return error
+        whole.errors = tuple(errors.values())
+        whole.__cause__ = first
+        return whole

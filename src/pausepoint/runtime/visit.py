@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from pausepoint.clock import LONGEST_NAP
-from pausepoint.codec.arguments import NOT_RECORDED, Arguments
+from pausepoint.codec.arguments import NOT_RECORDED, Arguments, arguments_of
 from pausepoint.codec.values import Typed, fingerprint
 from pausepoint.definition.binding import refused_event
 from pausepoint.definition.functions import Callee, named
@@ -29,6 +29,7 @@ from pausepoint.errors import (
     StepError,
     ValueRefused,
 )
+from pausepoint.log.events import label_of
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.log.state import Blobs, stored
 from pausepoint.model.budgets import is_count as is_count
@@ -72,6 +73,11 @@ class Operation(msgspec.Struct, frozen=True):
     nth: int = 0
     digests: str = ""
     arguments: msgspec.Raw = NOT_RECORDED
+
+    @property
+    def label(self) -> str:
+        """What tells it from other calls of its function; empty if that is not known."""
+        return label_of(self.id, self.name, arguments_of(self.arguments))
 
 
 class Visit:

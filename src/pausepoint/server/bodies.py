@@ -318,6 +318,13 @@ class Spans(Body, frozen=True):
     limit: Limit = 100
 
 
+class Operations(Body, frozen=True):
+    """A page of operations, oldest first. ``before`` is the ``seq`` of the first one of the page after it."""
+
+    before: Number | None = None
+    limit: Limit = 100
+
+
 class Events(Body, frozen=True):
     """A page of events. ``after`` is the cursor of the last event of the page before."""
 

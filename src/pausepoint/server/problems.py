@@ -49,6 +49,7 @@ STATUS = {
     "StoreError": 503,
     "UndecidedEdits": 409,
     "UnknownCheckpoint": 404,
+    "UnknownOperation": 404,
     "UnknownFile": 404,
     "UnknownQuestion": 404,
     "UnknownSchedule": 404,

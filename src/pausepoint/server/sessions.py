@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
+from pausepoint.engine.spans import operation as read_operation
+from pausepoint.engine.spans import operations as read_operations
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
 from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Event
@@ -180,6 +182,20 @@ async def spans(call: Call) -> Reply:
     asked, info = call.query(bodies.Spans), await call.access.info(call.session_id)
     found = await call.engine.session(info.session_id).spans(before=asked.before, limit=asked.limit)
     return Reply(documents.spans(info.session_id, found))
+
+
+async def operations(call: Call) -> Reply:
+    """List the operations of a session that have ended, with what they received and returned, oldest first."""
+    asked, info = call.query(bodies.Operations), await call.access.info(call.session_id)
+    rows = await read_operations(call.engine, info.session_id, before=asked.before, limit=asked.limit)
+    return Reply(engine_documents.operations(info.session_id, rows))
+
+
+async def operation(call: Call) -> Reply:
+    """Return one operation with its whole result."""
+    info = await call.access.info(call.session_id)
+    record = await read_operation(call.engine, info.session_id, call.params["id"])
+    return Reply(engine_documents.OperationDocument.of(record))
 
 
 async def events(call: Call) -> Reply:

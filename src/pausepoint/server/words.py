@@ -13,6 +13,10 @@ from pausepoint.integrations.words import Words
 
 LINES = {
     "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
+    "UnknownOperation": (
+        "Session {session_id!r} has no operation {operation!r} that has ended. List them with GET"
+        " /sessions/{session_id}/operations."
+    ),
     "UnknownQuestion": "There is no question {question_id!r}. List the open questions with GET /inbox.",
     "AlreadyRunning": (
         'Session {session_id!r} is driven by {holder}. Pause it first, or resume it with "steal": true to take it over.'

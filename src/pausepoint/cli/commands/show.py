@@ -9,7 +9,7 @@ import click
 from pausepoint.cli.console import ago, facts, money, span, to_json
 from pausepoint.cli.context import Cli, not_found, run_async
 from pausepoint.cli.description import describe, open_questions
-from pausepoint.cli.exits import DONE, FAILED, error_message
+from pausepoint.cli.exits import DONE, FAILED, USAGE, Refused, error_message
 from pausepoint.cli.options import SESSIONS, STEPS, common
 from pausepoint.cli.plans import VERDICTS, paragraph, print_plan, why_of
 from pausepoint.cli.sessions import find_session, session_and_checkpoint
@@ -30,8 +30,11 @@ if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plans import Plan, PlannedStep
-    from pausepoint.model.views import Checkpoint, SessionInfo, StoredState
+    from pausepoint.model.views import Checkpoint, OperationInfo, SessionInfo, StoredState
 
+
+LAST = 50
+"""The number of operations to show without ``--full``."""
 
 LONGEST = 400
 """The number of characters of a value to show without a terminal and without ``--full``."""
@@ -42,15 +45,66 @@ LONGEST = 400
 @click.option("--field", metavar="NAME", help="Print only this field of the state. NAME.PART is a part of a field.")
 @click.option("--full", is_flag=True, help="Show values and tracebacks in full.")
 @click.option("--no-state", is_flag=True, help="Leave out the state.")
+@click.option("--operations", "lists", is_flag=True, help="Show what its last operations received and returned.")
 @common(target=True)
-def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool) -> int:
+def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool, lists: bool) -> int:
     """Show a session: its status, why it does not run, what you can do, and its state.
 
     @CHECKPOINT shows the state at an earlier checkpoint: a number, or step#visit, such as @write#2. @write means the
     last visit of write. The state is shown as it is stored, so the workflow's code is not needed.
     """
-    code: int = run_async(_show(cli, session, field, full, no_state))
+    if lists and (field is not None or no_state):
+        raise Refused("--operations shows no state. Leave out --field and --no-state.", USAGE)
+    code: int = run_async(_show_operations(cli, session, full) if lists else _show(cli, session, field, full, no_state))
     return code
+
+
+async def _show_operations(cli: Cli, text: str, full: bool) -> int:
+    from pausepoint.engine import documents
+    from pausepoint.engine.spans import operations
+
+    async with cli.engine() as engine:
+        session_id = (await find_session(engine, text)).session_id
+        rows = await operations(engine, session_id, limit=None if full else LAST + 1, whole=full)
+    more = not full and len(rows) > LAST
+    rows = rows[1:] if more else rows
+    if cli.out.as_json:
+        cli.out.document(documents.operations(session_id, rows))
+        return DONE
+    if not rows:
+        cli.out.line(f"{session_id} has no operation that has ended.")
+    place = ""
+    for row in rows:
+        if place != f"{row.step}#{row.visit}":
+            place = f"{row.step}#{row.visit}"
+            cli.out.line(cli.out.paint(place, bold=True))
+        _print_operation(cli, row, full)
+    if more:
+        command = f"{cli.command('show', session_id)} --operations --full"
+        cli.out.note(f"These are the last {LAST} operations. Show all, in full:  {command}")
+    return DONE
+
+
+def _print_operation(cli: Cli, row: OperationInfo, full: bool) -> None:
+    out = cli.out
+    cost = [money(row.usd)] * (row.usd > 0) + [counted(row.tokens, "token")] * (row.tokens > 0)
+    out.line(f"  {out.paint(row.name, 'cyan')}  {', '.join([span(row.took), *cost])}")
+    if row.arguments is None:
+        out.line("    arguments not recorded")
+    values = [*(row.arguments or {}).items(), (row.outcome or "→", row.result)]
+    width = max(len(name) for name, _ in values)
+    for name, content in values:
+        shown = folded(content, width + 6) if full else [_beginning(content)]
+        out.line(f"    {one_line(name).ljust(width)}  {shown[0]}")
+        for line in shown[1:]:
+            out.line(line)
+
+
+def _beginning(content: Any) -> str:
+    """Return a value in one line. One that was cut ends with its size."""
+    whole = value(content)
+    size = content[content.rfind("… ‹") :] if type(content) is str and content.endswith(" bytes›") else ""
+    return f"{whole[: LONGEST - len(size)]}{size}" if size and len(whole) > LONGEST else value(content, LONGEST)
 
 
 async def _show(cli: Cli, text: str, field: str | None, full: bool, no_state: bool) -> int:

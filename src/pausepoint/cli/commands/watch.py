@@ -175,6 +175,11 @@ class Printer:
         kind = self.out.paint(f"{event.event_type:20}", COLOURS.get(event.event_type))
         agent = event.agent_name if event.agent_name and event.agent_name not in event.summary else ""
         said = one_line(event.summary)
+        if event.event_type == "operation.completed":
+            from pausepoint.engine.spans import label_of
+
+            label = one_line(label_of(event.data["id"], event.summary, event.data.get("arguments")))
+            said += self.out.paint(f"  {label}", dim=True) if label else ""
         return f"{self.out.paint(when, dim=True)}  {who}{kind}  {f'{agent}: ' if agent else ''}{said}"
 
 

@@ -26,7 +26,7 @@ function row({ s, plan }, name, visits, here, targets = []) {
 
 function operations(d) {
   const calls = d.spans.flatMap(({ parts, left_behind }) => parts.filter((part) => !isItem(part)).map((part) => ({ ...part, left_behind })));
-  return [...Map.groupBy(calls, (part) => part.id.split('/')[1]?.split(/[~=#]/)[0] || part.name)].map(([name, found]) =>
+  return [...Map.groupBy(calls, (part) => part.id.split('/')[1]?.split(/[~=#[]/)[0] || part.name)].map(([name, found]) =>
     row(d, name, found.slice(-BARS), d.s.step && found.some((each) => !each.ended_at && !each.left_behind)));
 }
 
@@ -65,7 +65,7 @@ function label({ name, visits, kept, verdict, why, parts }, d) {
 }
 
 const title = (each) => joined([
-  (isWait(each) ? 'waits: ' : '') + (each.name ?? `${each.step}#${each.visit}`), lasted(each), each.usd && money(each.usd),
+  (isWait(each) ? 'waits: ' : '') + (each.name ?? `${each.step}#${each.visit}`), each.label, lasted(each), each.usd && money(each.usd),
   each.total && counted(each.total, 'item'), each.left_behind && 'undone by a rewind',
   each.attempts > 1 && counted(each.attempts, 'attempt'), each.error && `failed ${counted(each.retries, 'time')}: ${each.error}`], ', ');
 
@@ -99,7 +99,7 @@ function axis({ gaps, from, to }) {
 }
 
 const items = ({ name, parts }) => html`<details class="known pad"><summary>Items of ${name}</summary><div class="scroll"
-  tabindex="0">${table([['Item'], ['Took', 'r']], parts.filter(isItem), 'id', (part) => html`<tr><td class="mono">${part.name} ${part.id.split('~')[1]} <span
+  tabindex="0">${table([['Item'], ['Took', 'r']], parts.filter(isItem), 'id', (part) => html`<tr><td class="mono">${part.label || part.name} <span
     class="err">${part.error}</span></td><td class="r num dim">${part.ended_at ? lasted(part) : 'not yet'}</td></tr>`)}</div></details>`;
 
 const KEYS = html`<div class="keys grow">${['visit', 'current', 'waits', 'idle time, shortened', 'undone by a rewind'].map((text, n) =>

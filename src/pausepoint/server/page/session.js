@@ -9,6 +9,7 @@ import { cost } from './cost.js';
 import { question } from './inbox.js';
 import * as state from './state.js';
 import * as history from './history.js';
+import * as operations from './operations.js';
 import * as output from './output.js';
 import * as artifacts from './artifacts.js';
 import * as files from './files.js';
@@ -27,7 +28,7 @@ const children = {
     html`<p class="empty"><b>It has no children</b>A step starts another session with <code>ctx.call</code>.</p>`,
 };
 
-const TABS = { state, history, output, artifacts, files, children, cost: { view: cost } };
+const TABS = { state, operations, history, output, artifacts, files, children, cost: { view: cost } };
 
 export const title = ({ path }) => path[1];
 export const topics = ({ path }) => [`session:${path[1]}`];
