@@ -73,7 +73,7 @@ async def stream(run: str, engine: Open, last_event_id: Annotated[int, Header()]
 
     async def lines() -> AsyncIterator[str]:
         async for item in engine.session(run).stream(last_event_id):
-            if isinstance(item, StreamChunk):
+            if isinstance(item, StreamChunk) and item.kind == "text":
                 yield event("text", {"source": item.source, "text": item.data}, item.n)
             elif isinstance(item, Restarted):
                 yield event("restarted", {"sources": item.sources}, item.n)

@@ -187,6 +187,15 @@ def test_restarts_and_gaps_are_shown_and_other_kinds_are_not() -> None:
     assert printed == ["↻ talk, say starts again", "right", "… 4 pieces of the output were lost"]
 
 
+def test_what_is_logged_does_not_break_the_text_around_it() -> None:
+    printed: list[str] = []
+    shown = Scroll(lambda line, style: printed.append(line), 80, ("text", "log"))
+    shown.item(chunk("Tides "))
+    shown.item(chunk("INFO tides: asked\n", kind="log"))
+    shown.item(chunk("follow the moon.\n"))
+    assert printed == ["talk, say, log:", "INFO tides: asked", "talk, say:", "Tides follow the moon."]
+
+
 DEBUGGED = """
 from pausepoint import workflow
 

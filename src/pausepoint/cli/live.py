@@ -186,6 +186,7 @@ class Display:
     """How a session is shown. This base class shows nothing, which ``--json`` needs."""
 
     streams = False  # whether live output of steps is shown
+    logs = False  # whether it includes what they log; a session of this process logs to the terminal itself
 
     def begin(self, view: View) -> None:
         """Prepare the display."""
@@ -330,7 +331,7 @@ class Screen(Display):
         self.live = Live(console=console, auto_refresh=False, transient=True, redirect_stdout=False,
                          redirect_stderr=False)  # fmt: skip
         self.live.start()
-        self.scroll = Scroll(self._scrolled, console.width)
+        self.scroll = Scroll(self._scrolled, console.width, ("text", "log") if self.logs else ("text",))
         self.redirected = Redirected(self.scroll)
         before_debugger(self.end)  # it stays off: nobody knows when the debugger has let the terminal go
 

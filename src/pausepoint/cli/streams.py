@@ -12,7 +12,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager, suppress
 from typing import IO, TYPE_CHECKING, Any
 
@@ -60,7 +60,8 @@ async def streamed(engine: Engine, session_id: str, view: View, show: Display) -
 class Scroll:
     """Text that scrolls by above a live display. ``partial`` has the unfinished line of each source."""
 
-    def __init__(self, print_line: Callable[[str, str], None], width: int) -> None:
+    def __init__(self, print_line: Callable[[str, str], None], width: int, kinds: Collection[str] = ("text",)) -> None:
+        self._kinds = kinds
         self.partial: dict[str, str] = {}
         self._print = print_line
         self._width = width
@@ -69,12 +70,14 @@ class Scroll:
         self._lock = threading.RLock()  # blocking steps print in their threads
 
     def item(self, item: StreamItem) -> None:
-        """Show an item of the session's stream. Only text is shown."""
+        """Show an item of the session's stream. Only text is shown, of some kinds."""
         with self._lock:
             if isinstance(item, StreamChunk):
-                if isinstance(item.data, str) and item.kind == "text":
-                    self._titles.setdefault(item.source, title(item))
-                    self.write(item.source, item.data, break_lines=True)
+                if isinstance(item.data, str) and item.kind in self._kinds:
+                    is_text = item.kind == "text"  # what is logged in the midst of a line does not end it
+                    source = item.source if is_text else f"{item.source} {item.kind}"
+                    self._titles.setdefault(source, title(item) if is_text else f"{title(item)}, {item.kind}")
+                    self.write(source, item.data, break_lines=True)
             elif isinstance(item, Restarted):
                 for source in item.sources:
                     self._restart(source)

@@ -52,6 +52,11 @@ class StepPlace(msgspec.Struct):
     place: Place | None = None
     over: bool = False
 
+    @property
+    def is_here(self) -> bool:
+        """Whether the calling code runs on the step's event loop."""
+        return _runs_here(self.task.get_loop())
+
     def opened(self) -> Place:
         """Open the visit if it is not open yet. It is opened on the event loop, also if a thread asks for it."""
         if self.place is not None:

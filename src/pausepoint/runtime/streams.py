@@ -1,4 +1,4 @@
-"""The live streams of an engine's sessions: what steps send, and who follows it in this process.
+"""The live streams of an engine's sessions: what steps send and log, and who follows it in this process.
 
 A stream is a ring (`pausepoint.stores.streams`), which followers in every process read. Followers in this process are
 woken for each chunk; those in other processes look for news a few times per second.
@@ -7,15 +7,20 @@ woken for each chunk; those in other processes look for news a few times per sec
 from __future__ import annotations
 
 import asyncio
+import logging
+import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 
+from pausepoint.errors import ContextClosed, StepExited
 from pausepoint.log.replay import Line
 from pausepoint.model.sessions import SessionRow
 from pausepoint.name import NAME
+from pausepoint.runtime.inside import Inside, StepPlace, place
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
 from pausepoint.stores.places import MemoryPlace, Place
@@ -42,6 +47,17 @@ _IN_MEMORY = 256
 _NAME = 512
 """The most characters of an operation's id that a record contains."""
 
+LOG = "log"
+"""The kind of the chunks that are records of a log."""
+
+LOGGED, LOGGED_AT_ONCE = 8_000, 32_000
+"""How many characters of its log a session sends in a second, and at once: the ring is for what steps send, too."""
+
+_RECORD = 4000
+"""The most characters of a record of a log; of a longer one, the beginning and the end are sent."""
+
+_LEFT_OUT = f"… Lines are left out here: more than {LOGGED:,} characters of a log in a second are not sent.\n"
+
 _KIND = 100
 """The most characters of a kind."""
 
@@ -59,6 +75,7 @@ class Streams:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._tidied = 0.0
+        tee_logs()
 
     def sender(self, row: SessionRow) -> Sender:
         """Return what a drive of this session sends chunks with. Nothing is opened before the first chunk."""
@@ -135,7 +152,7 @@ class Sender:
         self._streams = streams
         self._row = row
         self._key = row.key
-        self._lock = threading.Lock()
+        self._lock = _Lock()
         self._writer: Writer | None = None
         self._open: dict[str, tuple[Entry, Frame]] = {}  # by source: what it sent, and in which frame
         self._within: dict[str, dict[str, None]] = {}  # by operation: the sources in it, in order
@@ -144,6 +161,8 @@ class Sender:
         self._frame: Frame | None = None  # what sent last, how, and from where
         self._kind = ""
         self._origin = _NOTHING
+        self._room, self._logged = float(LOGGED_AT_ONCE), time.monotonic()  # for a log, and when that was true
+        self._is_full = False  # whether its records are left out
 
     def send(self, visit: Visit, frame: Frame, chunk: str | bytes, kind: str) -> None:
         """Send a chunk to the followers. If it cannot be written, it is dropped."""
@@ -161,6 +180,22 @@ class Sender:
                 for piece in _pieces(type_, data):
                     writer.write(self._origin, piece)
         self._streams.notify(self._key)
+
+    def log(self, visit: Visit, frame: Frame, text: str) -> None:
+        """Send a record of a log. Those for which there is no room are left out."""
+        if len(text) > _RECORD:
+            text = f"{text[: _RECORD // 4]}… ‹{len(text) - _RECORD:,} characters› …{text[-_RECORD * 3 // 4 :]}"
+        with self._lock:
+            if self._lock.depth > 1:
+                return
+            now = time.monotonic()
+            self._room, self._logged = min(self._room + (now - self._logged) * LOGGED, LOGGED_AT_ONCE), now
+            was_full, self._is_full = self._is_full, self._room < (LOGGED if self._is_full else len(text))
+            if self._is_full and was_full:
+                return
+            text = _LEFT_OUT if self._is_full else text
+            self._room -= len(text)
+            self.send(visit, frame, text, LOG)
 
     def _turn_to(self, visit: Visit, frame: Frame, type_: int, kind: str) -> None:
         """Prepare to send from another frame, or another kind of chunk."""
@@ -241,6 +276,24 @@ class Sender:
         writer.write(_RESTART, "\0".join(sources).encode("utf-8", "surrogatepass"))
 
 
+class _Lock:
+    """A lock that counts how often its thread holds it: a finalizer may log while this thread sends a chunk."""
+
+    __slots__ = ("_lock", "depth")
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self.depth = 0
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.depth -= 1
+        self._lock.release()
+
+
 def _is_final(line: Line, entry: Entry, remembered: set[str]) -> bool:
     """Return whether the log has the result that these chunks belong to, so that they are not sent again."""
     if entry.visit <= line.visits.get(entry.step, 0):
@@ -286,3 +339,47 @@ def _shortened(id: str) -> str:
     if len(id) <= _NAME:
         return id
     return f"{id[: _NAME - 25]}~{sha256(id.encode('utf-8', 'surrogatepass')).hexdigest()[:24]}"
+
+
+# what steps log
+
+_line = logging.Formatter("%(levelname)s %(name)s: %(message)s").format
+
+
+class _Tee:
+    """A factory of log records that sends each one to the live output of the session whose code has made it."""
+
+    def __init__(self, make: Callable[..., logging.LogRecord]) -> None:
+        self.make = make
+
+    def __call__(self, *args: object, **kwargs: object) -> logging.LogRecord:
+        record = self.make(*args, **kwargs)
+        where = place()
+        if where is not None and record.name and record.name.partition(".")[0] != NAME:
+            try:
+                _send_line(where, f"{_line(record)}\n")
+            except (ContextClosed, StepExited):
+                pass  # the step has ended
+            except Exception:  # as handlers do: a wrong call must not break the program
+                if logging.raiseExceptions and sys.stderr:
+                    traceback.print_exc()
+        return record
+
+
+def tee_logs() -> None:
+    """Send what steps log to the live output of their sessions, too, whatever the handlers of the program do with it.
+
+    Handlers and levels stay as they are. A record that no level admits is never made.
+    """
+    make = logging.getLogRecordFactory()
+    if not isinstance(make, _Tee):
+        logging.setLogRecordFactory(_Tee(make))
+
+
+def _send_line(where: Inside, line: str) -> None:
+    if isinstance(where, StepPlace) and where.place is None and not where.is_here:
+        where.task.get_loop().call_soon_threadsafe(_send_line, where, line)  # logging must not wait for the loop
+        return
+    visit, frame = where.opened()
+    if visit.host.sender is not None:
+        visit.host.sender.log(visit, frame, line)

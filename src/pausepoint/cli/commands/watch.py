@@ -211,6 +211,7 @@ async def _watch(cli: Cli, text: str, history: bool) -> int:
         view = View(info.workflow, list(await engine.session(info.session_id).outline()), info=info)
         view.session_id, view.streamed = info.session_id, 0 if history else None
         show = display_for(cli.out)
+        show.logs = True
         async for event in engine.session(info.session_id).events():
             view.apply(event)
             if history:
