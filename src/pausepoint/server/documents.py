@@ -277,8 +277,8 @@ class PartDocument(Document):
     """Something inside a visit.
 
     ``ended_at`` is null while it is open, and for a map. ``retries`` counts the attempts that failed, and ``error`` is
-    the last failure. ``total`` is the number of a map's items. ``label`` is the key of an operation, or the beginning of
-    its arguments.
+    the last failure. ``total`` is the number of a map's items. ``label`` is the key of an operation, or the beginning
+    of its arguments.
     """
 
     id: str
