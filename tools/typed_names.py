@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pausepoint
 
-LEAST = 97.2
+LEAST = 97.5
 """The percentage of names that must be complete. It may only rise."""
 
 

@@ -4,7 +4,7 @@ PausepointError
 ├── DefinitionError        a workflow definition is wrong; raised when it is created
 ├── SessionError           a call is not possible for the session that it names
 │   ├── UnknownSession · AmbiguousSession · InvalidSessionId · InputConflict · WrongOwner
-│   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · UnknownCheckpoint
+│   ├── AlreadyRunning · HoldLost · SessionEnded · NotFinished · UnknownCheckpoint · UnknownOperation
 │   ├── VerbRefused
 │   │   ├── SessionChanged   the session has changed since the record that ``based_on`` names
 │   │   └── LimitReached     no slot is free for the session; an engine picks it up when there is one

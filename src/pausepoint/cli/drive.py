@@ -219,7 +219,7 @@ class DrivenSession:
         from pausepoint.errors import AlreadyRunning
 
         options = dict(how)
-        session = engine.session(session_id, owner=options.pop("owner"))
+        session = engine.session(session_id, owner=options.pop("owner", None))
         if start is not None:
             await session.rewind(start, by=how["by"], reason="resume --from")
         before = await session.info()
