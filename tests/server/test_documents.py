@@ -21,7 +21,9 @@ from pausepoint.integrations.firestore import Mirrored
 from pausepoint.integrations.notify import Notice
 from pausepoint.model.documents import document_name
 from pausepoint.model.schemas import File
+from pausepoint.model.sessions import QuestionStatus, Status, StatusName
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
+from pausepoint.server import bodies
 from pausepoint.server.calls import Route
 from pausepoint.server.documents import FileDocument
 from pausepoint.server.openapi import openapi, schemas, template
@@ -294,6 +296,12 @@ def test_a_body_with_the_name_of_a_document_is_refused() -> None:
 def test_a_document_lists_the_values_that_its_record_has(document: type, record: type, field: str) -> None:
     """Their modules are too heavy to be imported for the sake of one type."""
     assert get_args(get_type_hints(document)[field]) == get_args(get_type_hints(record)[field]) != ()
+
+
+def test_requests_take_every_status() -> None:
+    assert get_args(StatusName) == tuple(Status)
+    of_questions, _ = get_args(get_type_hints(bodies.Inbox)["status"])
+    assert get_args(of_questions) == tuple(QuestionStatus)
 
 
 def test_the_description_is_valid_openapi() -> None:

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
+from pausepoint.model.sessions import StatusName
+
 Allow = Literal["look", "act"]
 """What a model may do: look and pause, or also answer, resume and send."""
 
@@ -25,9 +27,6 @@ _Name = Annotated[str, Meta(max_length=200)]
 _Limit = Annotated[int, Meta(description="The most items to return.", ge=1, le=100)]
 _Reason = Annotated[str, Meta(description="Why, in a sentence for people. It is recorded.", max_length=1_000)]
 _After = Annotated[str, Meta(description="`next` of the page before, to get the next page.", max_length=1_000)]
-_Status = Literal[
-    "created", "ready", "running", "pausing", "paused", "waiting", "sleeping", "completed", "failed", "cancelled"
-]
 
 
 class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -35,7 +34,7 @@ class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
 
 class ListSessions(Arguments, frozen=True, kw_only=True):
-    status: Annotated[list[_Status], Meta(description="Only sessions with one of these statuses.")] = []
+    status: Annotated[list[StatusName], Meta(description="Only sessions with one of these statuses.")] = []
     workflow: Annotated[_Name, Meta(description="Only sessions of this workflow.")] | None = None
     owner: Annotated[_Name, Meta(description="Only sessions of this owner.")] | None = None
     text: Annotated[_Name, Meta(description="Only sessions with this text in their id, owner, a tag, their failure, "

@@ -30,6 +30,11 @@ class Status(StrEnum):
     CANCELLED = "cancelled"
 
 
+StatusName = Literal[
+    "created", "ready", "running", "pausing", "paused", "waiting", "sleeping", "completed", "failed", "cancelled"
+]
+"""The values of `Status`, for requests: their schema lists them where they are used."""
+
 Ended = Literal["completed", "failed", "cancelled"]
 PauseMode = Literal["finish", "abort"]
 Level = Literal["any", "top", "root"]

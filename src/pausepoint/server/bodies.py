@@ -13,7 +13,7 @@ from pausepoint.model.bulk import BulkVerb
 from pausepoint.model.limits import LimitKey
 from pausepoint.model.questions import QuestionSort
 from pausepoint.model.schedules import CatchUp, Overlap
-from pausepoint.model.sessions import Level, PauseMode, Sort
+from pausepoint.model.sessions import Level, PauseMode, Sort, StatusName
 from pausepoint.server.roles import Role
 
 Text = Annotated[str, Meta(max_length=10_000)]
@@ -27,10 +27,6 @@ Usd = Annotated[float, Meta(ge=0)]
 Time = Annotated[datetime, Meta(tz=True)]
 Fields = dict[str, Any]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
-
-SessionStatus = Literal[
-    "created", "ready", "running", "pausing", "paused", "waiting", "sleeping", "completed", "failed", "cancelled"
-]
 
 
 class Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -201,7 +197,7 @@ class Answer(Body, frozen=True):
 class Which(Body, frozen=True):
     """Which sessions a bulk verb is for. ``since`` and ``until``: last updated then or later, or before."""
 
-    status: tuple[SessionStatus, ...] = ()
+    status: tuple[StatusName, ...] = ()
     failed: bool | None = None
     workflow: Text | None = None
     owner: Text | None = None
@@ -278,7 +274,7 @@ class Sessions(Which, frozen=True):
 class Runs(Body, frozen=True):
     """The filters of the list of runs. ``after`` is the ``next`` of the page before."""
 
-    status: tuple[SessionStatus, ...] = ()
+    status: tuple[StatusName, ...] = ()
     owner: str | None = None
     limit: Limit = 50
     after: str | None = None
