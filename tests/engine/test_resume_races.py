@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from pydantic import BaseModel
@@ -77,6 +78,36 @@ async def test_a_session_that_is_cancelled_before_it_is_claimed_is_refused_with_
         with pytest.raises(VerbRefused, match="was cancelled and cannot be resumed"):
             await engine.session("x").resume()
         assert store.late == 1
+
+
+class Taken(SqliteStore):
+    """Lets its own engine take what is ready as soon as the pauses of a session are withdrawn."""
+
+    engine: Engine
+
+    async def unpause(self, session_id: str, *args: Any, **options: Any) -> SessionRow:
+        row = await super().unpause(session_id, *args, **options)
+        assert await self.engine.take_ready() == [row.session_id]
+        return row
+
+
+@on_loop
+async def test_a_session_that_the_engine_takes_while_it_is_resumed_is_resumed(tmp_path: Path) -> None:
+    gate = Gate()
+
+    @step(writes="text")
+    async def hold() -> str:
+        await gate.hold()
+        return "written"
+
+    held = Workflow("held", state=Note, steps=[hold])
+    store = Taken(tmp_path / "store.db")
+    async with Engine(store, workflows=[held], drives="asked") as engine:
+        store.engine = engine
+        await engine.start(held, session_id="x", paused=True)
+        session = await engine.session("x").resume()
+        gate.opened.set()
+        assert (await session.outcome()).status is Status.COMPLETED
 
 
 class Scattered(Late):

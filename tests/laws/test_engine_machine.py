@@ -29,7 +29,7 @@ from pausepoint.stores.sql import endings
 from pausepoint.stores.sqlite.sql import PARTS, QUERIES
 from pausepoint.testing import ManualClock
 from tests.laws.engine_machine import EngineMachine, acts, engines, rarely
-from tests.laws.engine_model import IDS, S
+from tests.laws.engine_model import IDS, OVER, S
 from tests.support.examples import run_histories
 from tests.support.histories import Act, Drawn, play
 from tests.support.loop import on_loop
@@ -96,6 +96,8 @@ class TravellingMachine(EngineMachine):
                     await engine.session(session_id).rewind(to, reuse=reuse)
 
         asked = row.pause_requested
+        if row.status in (S.FAILED, *OVER):  # a pause of everything stops it as soon as it is reopened
+            asked = self.run(engine.standing_pause()) is not None
         if self.does("rewind" if self.parked(row) else "nothing", [session_id], rewind) and self.parked(row):
             after = self.run(self.row(session_id))
             assert after.pause_requested == asked

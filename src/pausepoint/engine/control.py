@@ -369,8 +369,10 @@ class Control:
             if fence is None:
                 raise  # otherwise its keeper was late, and drives it now
         except AlreadyRunning:
-            if not self._woke_here(session):
+            if not await self._taken_here(session):
                 raise
+            if how.wake or how.accept_code:
+                raise  # what has taken it does not know
         except VerbRefused:
             if how.exempt:
                 raise  # otherwise it was paused after it was read, and stays so
@@ -426,7 +428,7 @@ class Control:
         try:
             session._run = await self.pickup.take_over(workflow, row, records, fence=seen, resumed=True, by=by)
         except AlreadyRunning:
-            if not self._woke_here(session):
+            if not await self._taken_here(session):
                 raise
         self.service.waker.ask(row.session_id)
         return session
@@ -479,10 +481,16 @@ class Control:
         now = await self.service.row(row.session_id)
         return now.status is not Status.COMPLETED or now.fence != row.fence
 
-    def _woke_here(self, session: Session[Any]) -> bool:
+    async def _taken_here(self, session: Session[Any]) -> bool:
+        """Return whether this engine has woken or taken the ready session, which has the same effect as a resume."""
+        async with self.service.waker.lock:  # what is taken now is driven when it is free
+            pass
+        return self._woke_here(session, or_taken=True)
+
+    def _woke_here(self, session: Session[Any], or_taken: bool = False) -> bool:
         """Return whether this engine's waker has just picked up the session, which has the same effect as a resume."""
         drive = self.service.driver.drive(session.id)
-        if drive is None or not drive.picked_up or drive.resumed:
+        if drive is None or not drive.picked_up or (drive.resumed and not (or_taken and drive.taken)):
             return False
         session._run = self.service.driver.runs[session.id]
         return True

@@ -112,7 +112,7 @@ class Pickup:
                 if not is_described(self.service, workflow):
                     await describe(self.service, workflow)
                 records = await self.service.store.records(row.key, row.key_frame)
-                self._begin(workflow, row, records, picked_up=True, resumed=True, by=by)
+                self._begin(workflow, row, records, picked_up=True, resumed=True, taken=True, by=by)
             except PausepointError as error:
                 self.service.waker.refuse(row, error)
                 await self.service.store.release(row.key, row.fence)
@@ -185,14 +185,15 @@ class Pickup:
 
     def _begin(
         self, workflow: Workflow[Any], row: SessionRow, past: Sequence[Record] | Line, *,
-        picked_up: bool = False, resumed: bool = False, by: str | None = None, wake: bool = False,
+        picked_up: bool = False, resumed: bool = False, taken: bool = False, by: str | None = None, wake: bool = False,
         accept_code: bool = False,
     ) -> Run:  # fmt: skip
         service = self.service
         drive = service.drive_class(
             service.store, workflow, row, service.clock, service.sizes, Children(self, row), service.driver.changed
         )
-        drive.picked_up, drive.resumed, drive.resumed_by, drive.wake = picked_up, resumed, by, wake
+        drive.picked_up, drive.resumed, drive.taken = picked_up, resumed, taken
+        drive.resumed_by, drive.wake = by, wake
         drive.accept_code, drive.until = accept_code, service.driver.untils.get(row.session_id)
         drive.questions_expire, drive.strict = service.questions_expire, service.strict
         drive.on_step = service.on_step

@@ -47,7 +47,7 @@ class Holding:
     __slots__ = (
         "accept_code", "access", "asked", "awaited", "budgeted", "clock", "fence", "flags", "ledger", "limits", "line",
         "on_step", "parks", "picked_up", "questions_expire", "resumed", "resumed_by", "row", "saved", "session_id",
-        "stop_reason", "store", "strict", "until", "wake", "workflow",
+        "stop_reason", "store", "strict", "taken", "until", "wake", "workflow",
     )  # fmt: skip
 
     def __init__(self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits) -> None:
@@ -64,6 +64,7 @@ class Holding:
         self.access = StateAccess(workflow, self.line.state, store, limits)
         self.picked_up = False
         self.resumed = False
+        self.taken = False  # whether this engine took it because it was ready, and nobody resumed it here
         self.resumed_by: str | None = None
         self.accept_code = False  # whether to accept changed steps before the position, and changed calls
         self.strict = False  # whether a call pauses if its result is remembered for other arguments
