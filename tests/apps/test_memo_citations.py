@@ -317,3 +317,25 @@ OWNED = [
 def test_a_figure_that_a_claim_gives_to_another_name_is_found(passage: str, claim: str, owner: str) -> None:
     why = doubt(claim, passage, company="Acme", names={"UCAN", "EMEA"})
     assert why == (f"the passage gives {owner}" if owner else "")
+
+
+LOSSES = (
+    "| In millions | 2029 | 2028 | % change |\n|---|---|---|---|\n| Revenue | $40 | $43.5 | (8) |\n"
+    "| Marketing costs | 7 | 5 | 40 |\n| Net income (loss) | (41) | (46) | 12 |\n| Interest expense | (9) | (8) | 4 |"
+)
+BRACKETS = [
+    ("Revenue of $40 million fell 8% in 2029.", ""), ("Revenue of $40 million rose 8% in 2029.", "8% below zero"),
+    ("Acme made a net loss of $41 million in 2029.", ""), ("Net income was -$41 million in 2029.", ""),
+    ("Net income was $41 million in 2029.", "$41 million below zero"),
+    ("Interest expense rose 4% to $9 million in 2029.", ""),
+    ("Interest expense and marketing costs add up to $16 million in 2029.", ""),
+    ("Marketing costs rose by $2 million to $7 million in 2029.", ""),
+]  # fmt: skip
+
+
+@pytest.mark.covers("S4.21", "S4.22")
+@pytest.mark.parametrize(("claim", "why"), BRACKETS)
+def test_a_figure_in_brackets_is_a_cost_a_loss_or_a_fall_and_no_gain(claim: str, why: str) -> None:
+    sources = [source("report", LOSSES)]
+    found = checking.check_citations(cited(f"{claim[:-1]} [@report-1].", sources=sources), sources, "Acme")
+    assert [each.why for each in found.unsupported] == ([f"the passage has {why}"] if why else [])

@@ -63,6 +63,15 @@ def test_units_above_a_table_belong_to_it_and_are_no_heading(tmp_path: Path) -> 
     assert (passage.heading, passage.text.splitlines()[0]) == ("Balance Sheets", "| in millions | 2029 | 2028 |")
 
 
+def test_signs_in_a_heading_are_units_of_columns(tmp_path: Path) -> None:
+    head = row("dollars in millions", "$", "% of Sales") + row("Sales", "$", "159", "", "")
+    body = (
+        f"<table>{row(('', 1), ('2029', 2))}{head}{row('Profit', '53', '33.4%')}{row('Costs', '31', '19.9%')}</table>"
+    )
+    (passage,) = page(tmp_path, body).passages
+    assert passage.text.splitlines()[0] == "| dollars in millions | 2029 $ | 2029 % of Sales |"
+
+
 LAYOUT = {
     "check boxes": row("Large accelerated filer", "☒", "Accelerated filer", "☐") + row("Smaller company", "☐", "", ""),
     "a list": row("•", "We sell panels to schools.") + row("•", "We own 3 plants."),
@@ -105,12 +114,14 @@ def test_a_section_gets_two_tables_those_that_fit_best_with_all_their_rows() -> 
 
 BOOKS = [
     ("Provision for Income Taxes", "Revenue"), ("Growth", "Pension revenue"), ("Revenue", "Repurchases of shares"),
+    ("Other Comprehensive Income", "Revenue"), ("Growth", "Revenue | Percentage of Plan Assets"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("heading", "label"), BOOKS)
 def test_a_table_about_taxes_pensions_or_shares_is_in_no_section(heading: str, label: str) -> None:
-    rows = f"| Revenue raised | 2029 |\n|---|---|\n| {label} | 1 |\n| {label} more | 2 |"
+    label, _, column = label.partition(" | ")
+    rows = f"| Revenue raised | {column or 2029} |\n|---|---|\n| {label} | 1 |\n| {label} more | 2 |"
     (books,) = source("b", rows).passages
     books = books.model_copy(update={"heading": heading})
     papers = source("p", *(f"| Year | Sales {number} |\n|---|---|\n| Revenue | 7 |" for number in range(2)))
@@ -124,14 +135,24 @@ def test_a_loss_in_brackets_is_below_zero_in_a_chart() -> None:
     assert "bar [-1020, 300]" in enriching.drawn(Passage(key="p-1", text=text, table=True))
 
 
-def test_a_claim_may_say_the_units_of_a_table_and_no_others() -> None:
-    text = "| In millions, except per share data | 2029 |\n|---|---|\n| Revenue | $46,309 |\n| Diluted | $2.16 |"
+@pytest.mark.parametrize(
+    "units", ["In millions, except per share data", "Millions, Except Per Share Amounts", "$ million"]
+)
+def test_a_claim_may_say_the_units_of_a_table_and_no_others(units: str) -> None:
+    text = f"| {units} | 2029 |\n|---|---|\n| Revenue | $46,309 |\n| Diluted | $2.16 |"
     known = Known(spoken(text))
     for claim, lacking in (
         ("Revenue was $46.3 billion.", []), ("Revenue was $46,309 million.", []), ("It earned $2.16 per share.", []),
         ("Revenue was $46,309 billion.", ["$46,309 billion"]), ("It earned $2.16 million.", ["$2.16 million"]),
     ):  # fmt: skip
         assert [fact.text for fact in known.lacks(claim)] == lacking, claim
+
+
+def test_the_units_of_a_table_are_not_those_of_the_next_one() -> None:
+    table = "| {} | 2029 |\n|---|---|\n| {} | {} |"
+    money, people = table.format("In millions", "Costs", 12), table.format("", "Millions of people", 40)
+    known = Known(spoken(f"{money}\n{people}"))
+    assert [fact.text for fact in known.lacks("Costs were 12 million. There are 40 million plants.")] == ["40 million"]
 
 
 def test_tables_of_the_cover_and_titles_of_items_do_not_reach_the_sections() -> None:
@@ -157,9 +178,10 @@ def test_the_number_of_a_footnote_is_no_part_of_the_year_or_the_word_before_it(t
     assert not Known(found.passages[1].text).lacks("In 2024, sales rose by 3 percent.")
 
 
-def test_only_amounts_of_a_table_of_results_have_its_unit() -> None:
+@pytest.mark.parametrize("units", ["in thousands", "Thousands"])
+def test_only_amounts_of_a_table_of_results_have_its_unit(units: str) -> None:
     text = (
-        "| in thousands, except per share data | 2029 | 2028 |\n|---|---|---|\n| Revenue | $40 | $36 |\n"
+        f"| {units}, except per share data | 2029 | 2028 |\n|---|---|---|\n| Revenue | $40 | $36 |\n"
         "| Operating margin | 27% | 21% |\n| Net loss | (4) | (5) |\n| Diluted earnings per share | $19.83 | $12.03 |"
     )
     assert [each.sentence for each in enriching.developments([source("p", text)])] == [

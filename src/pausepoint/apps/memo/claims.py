@@ -2,8 +2,8 @@
 
 The check compares words. A claim that is a sentence of the passage is supported. Any other claim is doubtful if the
 passage contains less than half of its words, or hardly any word of one of its clauses; if it denies something that the
-passage does not deny, or the reverse; if something falls in one and rises in the other; if it exchanges two figures or
-two names; or if it gives a figure to another name.
+passage does not deny, or the reverse; if something falls in one and rises in the other; if it has a figure above zero
+that a table has below zero; if it exchanges two figures or two names; or if it gives a figure to another name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pausepoint.apps.memo.exchanges import exchanged, misnamed
 from pausepoint.apps.memo.facts import facts, is_in, plain
 from pausepoint.apps.memo.owners import misgiven
 from pausepoint.apps.memo.prose import sentences, stem, stems
-from pausepoint.apps.memo.tables import spoken
+from pausepoint.apps.memo.tables import below_zero_in, spoken
 
 SHARED = 0.5
 """The minimum share of a claim's words that its passage must contain."""
@@ -50,6 +50,16 @@ _PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
 _SCOPE = 3
 """The number of words that a denial covers."""
+
+_RESULT = re.compile(r"\b(?:income|profits?|earnings|loss(?:es)?|margin|ebitda|cash)\b", re.IGNORECASE)
+_COST = re.compile(r"\b(?:expenses?|costs?|tax(?:es)?|interest|paid|payments?|purchases?|used)\b", re.IGNORECASE)
+"""What the label of a row is about whose figures in brackets are losses, and about which they are only costs."""
+
+_BELOW_ZERO = re.compile(
+    r"\b(?:loss(?:es)?|lost|loses?|negative|deficit|used|spent|outflows?|minus|below zero)\b|[-−–(]\s?[$€£]?\d",
+    re.IGNORECASE,
+)
+"""How a claim says that a figure is below zero."""
 
 _FORMS = {
     "fell": "fall", "fallen": "fall", "rose": "rise", "risen": "rise", "grew": "grow", "grown": "grow", "lost": "lose",
@@ -86,6 +96,8 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
             return f"the passage does not say “{clause.strip(' .')}”"
     if figure := _misplaced(claim, subject, its, passage):
         return f"the passage gives {figure} for something else"
+    if figure := _turned(claim, passage):
+        return f"the passage has {figure} below zero"
     if figures := exchanged(claim, passage, company):
         return f"the claim exchanges {figures}"
     if figure := misgiven(claim, passage, names, company):
@@ -133,6 +145,39 @@ def _misplaced(claim: str, subject: set[str], its: set[str], passage: str) -> st
     return ""
 
 
+def _turned(claim: str, passage: str) -> str:
+    """Return a figure of the claim that a table has only in brackets, where the claim has a gain or a rise; or "".
+
+    >>> table = "| In millions | 2029 | Change |\\n|---|---|---|\\n| Net income | (41) | (3)% |\\n| Rent | (12) | 5% |"
+    >>> [_turned(each, table) for each in ("Net income was 41 million.", "It lost 41 million.", "Rent was 12 million.")]
+    ['41 million', '', '']
+    >>> _turned("Net income rose 3%.", table), _turned("Net income fell 3%.", table)
+    ('3%', '')
+    """
+    head, *rows = [line for line in passage.splitlines() if line.startswith("|")] or [""]
+    those = [[cell.strip() for cell in row.strip("| ").split("|")] for row in rows]
+    if not any(below_zero_in(cell) for row in those for cell in row):
+        return ""
+    known = facts(spoken("\n".join(line if line not in rows else _above_zero(line) for line in passage.splitlines())))
+    for fact in facts(claim):
+        if fact.kind != "number" or is_in(fact, known):
+            continue
+        labels = [
+            row[0] for row, line in zip(those, rows, strict=True) if is_in(fact, facts(spoken(f"{head}\n{line}")))
+        ]
+        falls = "down" in _directions(claim) or _BELOW_ZERO.search(claim) is not None
+        is_result = any(_RESULT.search(label) and not _COST.search(label) for label in labels)
+        rises = fact.value[1] == "%" and "up" in _directions(claim)
+        if labels and not falls and (is_result or rises):
+            return fact.text
+    return ""
+
+
+def _above_zero(row: str) -> str:
+    """Return a row of a table without its figures in brackets."""
+    return "|".join("" if below_zero_in(cell.strip()) else cell for cell in row.split("|"))
+
+
 def _told(passage: str) -> Iterator[tuple[str, str]]:
     """Yield the sentences of a passage, and the rows of its tables: what each is about, and its text with units."""
     lines = passage.splitlines()
@@ -168,8 +213,15 @@ def _shares(own: set[str], said: set[str], share: float) -> bool:
 
 
 def _nearest(own: set[str], passage: str) -> str:
-    """Return the sentence of a passage that shares the most words with a claim."""
-    return max(sentences(passage), key=lambda each: len(_words(each) & own), default="")
+    """Return the sentence of a passage, or the label of a row, that shares the most words with a claim.
+
+    >>> _nearest({"rent", "rose"}, "| 2029 | $ |\\n|---|---|\\n| Net income (loss) | 4 |\\n| Rent (note 4) | 5 |")
+    'Rent'
+    """
+    lines = passage.splitlines()
+    labels = [re.sub(r"\([^)]*\)", "", line.split("|")[1]).strip() for line in lines if line.startswith("|")]
+    prose = sentences("\n".join(line for line in lines if not line.startswith("|")))
+    return max([*prose, *labels], key=lambda each: len(_words(each) & own), default="")
 
 
 def _denied(text: str, form: re.Pattern[str] = _DENIES) -> set[str]:

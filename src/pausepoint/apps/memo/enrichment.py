@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 
+from pausepoint.apps.memo import tables
 from pausepoint.apps.memo.facts import facts
 from pausepoint.apps.memo.models import CompanyData, Finding, InvestmentType, Link, MemoMode, Passage, Section, Source
 from pausepoint.apps.memo.outline import team
@@ -50,9 +51,10 @@ _KEY = re.compile(
 )
 _BOOKS = re.compile(
     r"\b(?:tax(?:es)? (?:rates?|benefits?|expenses?|provision|credits?)|(?:income|deferred|effective) tax(?:es)?"
-    r"|pension|plan assets|benefit obligations?|discount rates?|(?:stock|share)-based|incentive plans?"
-    r"|(?:share|stock) repurchases?|(?:re)?purchases? of (?:shares|stock|equity)|weighted[- ]average (?:common )?shares"
-    r"|unregistered securities)\b",
+    r"|pension|plan assets|benefit obligations?|discount rates?|(?:stock|share)-based|stock (?:options?|plans?)"
+    r"|incentive plans?|(?:share|stock) repurchases?|(?:re)?purchases? of (?:shares|stock|equity)"
+    r"|weighted[- ]average (?:common )?shares|unregistered securities|(?:other )?comprehensive (?:income|loss)"
+    r"|reclassif(?:ied|ications?)|derivatives?|hedging)\b",
     re.IGNORECASE,
 )
 """What a table is about that no section of a memo needs."""
@@ -196,12 +198,11 @@ def visualizations(sections: dict[str, str], outline: list[Section], sources: li
     """
     found = {name: _without(text, NO_VIZ) for name, text in sections.items()}
     fitting: dict[str, list[tuple[float, Passage]]] = {}
-    tables = _tables(sources)
     summary = next((section.name for section in outline if section.gathers), "")
     if summary in found and (key := _key_table(sources)) is not None:
         fitting[summary] = [(0.0, key)]
     shown = {passage.key for _, passage in fitting.get(summary, [])}
-    for passage in (each for each in tables if each.key not in shown):
+    for passage in (each for each in _tables(sources) if each.key not in shown):
         section, fit = _home(passage, outline)
         if fit >= FITTING:
             fitting.setdefault(section, []).append((fit, passage))
@@ -229,7 +230,7 @@ def _home(passage: Passage, outline: list[Section]) -> tuple[str, float]:
     """
     first, _, rest = passage.text.partition("\n")
     heading = passage.heading if passage.heading != passage.part else ""  # “Market for Equity” is about no market
-    if _is_bookkeeping(heading, rest):
+    if _is_bookkeeping(f"{heading} {first}", rest):
         return "", 0.0
     headed, words = {*stems(f"{heading} {first}")}, {*stems(rest)}
     scores: dict[str, float] = {
@@ -246,10 +247,10 @@ def _home(passage: Passage, outline: list[Section]) -> tuple[str, float]:
     return best, scores[best] * (0.4 if _aside(passage) else 1.0) / math.sqrt(1 + passage.text.count("\n") / READABLE)
 
 
-def _is_bookkeeping(heading: str, rows: str) -> bool:
-    """Return whether a table is about taxes, pensions or shares, by its heading or most of its rows."""
+def _is_bookkeeping(headings: str, rows: str) -> bool:
+    """Return whether a table is about taxes, pensions or shares, by its headings or most of its rows."""
     labels = [line.split("|")[1] for line in rows.splitlines()[1:] if line.count("|") > 1]
-    return bool(_BOOKS.search(heading)) or 2 * sum(1 for label in labels if _BOOKS.search(label)) > len(labels)
+    return bool(_BOOKS.search(headings)) or 2 * sum(1 for label in labels if _BOOKS.search(label)) > len(labels)
 
 
 def _aside(passage: Passage) -> int:
@@ -283,8 +284,8 @@ def developments(
         return []
     head, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.text.splitlines()]
     years = [(int(named[-1]), at) for at, name in enumerate(head) if at and (named := re.findall(r"\b20\d\d\b", name))]
-    scale = re.search(r"\bin (?:thousand|million|billion)s\b", head[0], re.IGNORECASE)
-    unit = f" ({scale[0]})" if scale else ""
+    scale = tables.scale(table.text.partition("\n")[0])
+    unit = f" (in {scale}s)" if scale else ""
     by_year: dict[int, int] = {}
     for year, at in years:
         by_year.setdefault(year, at)

@@ -215,7 +215,9 @@ def _of_table(rows: list[str]) -> dict[str, list[Anchor]]:
     for row in cells[2:]:
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""
-            given = [fact for text in with_units(cells[0][0], cell) for fact in facts(text) if fact.kind == "number"]
+            given = [
+                fact for text in with_units(cells[0][0], head, cell) for fact in facts(text) if fact.kind == "number"
+            ]
             for name in row_names(row[0], head):
                 found.setdefault(name, []).extend(Anchor(fact) for fact in given)
     return found
@@ -226,9 +228,9 @@ def row_names(label: str, head: str) -> set[str]:
     return {*stems(label), *stems(head), *re.findall(r"\b(?:19|20)\d\d\b", f"{label} {head}")}
 
 
-def with_units(units: str, cell: str) -> list[str]:
-    """Return a cell as it is, and with the units of its table."""
-    return spoken(f"| {units} |\n| {cell} |").splitlines()[1:]
+def with_units(units: str, head: str, cell: str) -> list[str]:
+    """Return a cell as it is, and with the units of its table or its column."""
+    return [cell, *spoken(f"| {units} | {head} |\n| | {cell} |").splitlines()[2:]]
 
 
 def _anchors(text: str) -> dict[str, list[Anchor]]:

@@ -110,7 +110,8 @@ def _cells(rows: list[str]) -> Iterator[Place]:
     for row in cells[2:]:
         for head, cell in zip(cells[0][1:], row[1:], strict=False):
             words = frozenset(stems(f"{row[0]} {head}"))
-            figures = [fact for each in with_units(cells[0][0], cell) for fact in facts(each) if fact.kind == "number"]
+            told = [fact for each in with_units(cells[0][0], head, cell) for fact in facts(each)]
+            figures = [fact for fact in told if fact.kind == "number"]
             yield from (Place(figure, frozenset(), words, f"{row[0]}, {head}") for figure in figures)
 
 

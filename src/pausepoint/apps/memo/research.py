@@ -72,13 +72,14 @@ _BEGINS = re.compile(r"[\"“‘]?[A-Z0-9À-ÖØ-Þ$€£]")
 _VAGUE = re.compile(
     r"\b(?:may|might|could|would|can)\b(?! \d)|\bif (?:we|our|the)\b|\b(?:has defined|pursuant to|in accordance with)\b"
     r"|\b(?:ASC|ASU|GAAP|SEC|Form \d+-[KQ]|Note \d+)\b|\b(?:recognize|record|reclassif|amortize|measure)\w*\b"
-    r"|\b(?:exhibit|incorporated by reference|forward-looking|see|refer to)\b",
+    r"|\b(?:exhibit|incorporated by reference|forward-looking|hypothetical|see|refer to)\b",
     re.IGNORECASE,
 )
 _ABOUT_ITSELF = re.compile(
     r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|graph|chart|discussion|is a)"
     r"|\bcheck mark\b|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b"
-    r"|\bnot currently known\b|\btables? above\b|\bthe registrant\b|\bPart I+\b"
+    r"|\bnot (?:currently|presently) known\b|\btables? above\b|\bthe registrant\b|\bPart I+\b|\bItem \d"
+    r"|\bnumerous risks\b"
     r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
     re.IGNORECASE,
 )
@@ -91,15 +92,16 @@ _UP = re.compile(
 )
 _BURDEN = re.compile(
     r"\b(?:expenses?|costs?(?! (?:savings?|reductions?|advantages?))|debt|loss(?:es)?"
-    r"|attrition|churn|taxes|tariffs?|inflation|charges|liabilit(?:y|ies)"
+    r"|attrition|churn|purchased services|tariffs?|inflation|charges|liabilit(?:y|ies)"
+    r"|(?<!before )(?<!before income )(?<!after )tax(?:es)?(?! (?:benefits?|credits?))"
     r"|payments?(?! (?:volumes?|processed|business|revenues?))|obligations?|litigation|claims|investigations?|fines"
     r"|penalties|competition|regulations?|enforcement|scrutiny|accidents|injuries|theft|delinquenc(?:y|ies)"
     r"|regulatory (?:actions?|requirements|pressure|burdens?))\b",
     re.IGNORECASE,
 )
 _NO_SIDE = re.compile(
-    r"\b(?:despite|although|notwithstanding|hypothetical|cash used"
-    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is|commit(?:ted|ments?)) to)\b",
+    r"\b(?:despite|although|notwithstanding|cash used"
+    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is|opportunities|efforts|commit(?:ted|ments?)) to)\b",
     re.IGNORECASE,
 )
 """The words of a sentence in which something moves that speaks neither for nor against an investment."""
@@ -523,8 +525,10 @@ def _sides(left: dict[str, list[Scored]]) -> list[tuple[str, Scored, Finding]]:
             against = True if is_risk else speaks_against(each[2].sentence)
             if against is not None:
                 sides[against].append((_with_figures(each), name, each))
-    return [
-        (name, each, each[2].model_copy(update={"against": against}))
-        for against, those in sides.items()
-        for _, name, each in sorted(those, key=lambda found: -found[0])[:SIDE]
-    ]
+    found: list[tuple[str, Scored, Finding]] = []
+    for against, moving in sides.items():
+        room = len(found) + SIDE
+        for _, name, new in sorted(moving, key=lambda one: -one[0]):
+            if len(found) < room and not any(_is_alike(new, old) or _is_alike(old, new) for _, old, _ in found):
+                found.append((name, new, new[2].model_copy(update={"against": against})))
+    return found

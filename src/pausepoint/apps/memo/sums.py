@@ -70,7 +70,7 @@ def follows(fact: Fact, claim: str, passage: str) -> bool:
 
 def _is_sum(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
     """Return whether a number is the sum of figures that the claim names, or of all figures of a row or a column."""
-    like = [each for each in figures if each.fact.value[1] == fact.value[1]]
+    like = [each for each in figures if _has_unit(fact, each.fact.value[1])]
     said = {*stems(claim), *_YEAR.findall(claim)} - set(stems(fact.text))
     shown = [other for other in facts(claim) if other.kind == "number" and other != fact]
     counts = Counter((each.place, name) for each in like for name in each.names)
@@ -109,11 +109,16 @@ def _is_change(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
                 continue
             change = float(str(pair[0][0])) - float(str(pair[1][0]))
             percent = 100 * change / float(str(pair[1][0]))
-            if fact.value[1] == pair[0][1] and _is_near(fact, abs(change)):
+            if _has_unit(fact, pair[0][1]) and _is_near(fact, abs(change)):
                 return True
             if fact.value[1] == "%" and _is_near(fact, abs(percent)):
                 return True
     return False
+
+
+def _has_unit(fact: Fact, unit: object) -> bool:
+    """Return whether a number of a claim has a unit. Only the first amounts of a table have a currency sign."""
+    return unit == fact.value[1] or (unit == "" and fact.value[1] != "%")
 
 
 def _adds_up(fact: Fact, parts: Sequence[Figure]) -> bool:
@@ -160,7 +165,7 @@ def _of_table(rows: list[str]) -> Iterator[Figure]:
     for row in cells[2:]:
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""
-            given = with_units(cells[0][0], cell)[-1:]
+            given = with_units(cells[0][0], head, cell)[1:2] or [cell]
             for fact in (fact for text in given for fact in facts(text) if fact.kind == "number"):
                 own, its = row_names(row[0], ""), row_names("", head)
                 pairs = {f"{one} {other}" for one in own for other in its}

@@ -29,6 +29,14 @@ UNITS = re.compile(
 
 _UNLIKE = re.compile(r"[%()]|\.\d\d$")
 _SCALE = re.compile(r"\bin (thousand|million|billion)s\b", re.IGNORECASE)
+_SCALE_OF_HEAD = re.compile(r"\|\s*\(?(?:[$€£]|USD|EUR|GBP)?\s?(thousand|million|billion)s?\b", re.IGNORECASE)
+"""The units of a table in the first cell of its header, without the word “in”."""
+
+_BRACKETS = re.compile(r"[$€£¥]?\([$€£¥]?([\d,.]+)\s?%?\)\s?%?")
+_PERCENT = re.compile(r"%|\bpercent", re.IGNORECASE)
+_RULE = re.compile(r"\|\s*:?-")
+"""The line below the header of a Markdown table."""
+
 _BOXES = re.compile("[☐☒☑□■✓✔]")
 _BULLET = re.compile(r"[•●○◦▪·*–—-]")
 _PAGE = re.compile(r"page(?: no\.?| number)?", re.IGNORECASE)
@@ -79,22 +87,62 @@ def table(rows: list[list[Cell]], above: str = "") -> Table:
 def spoken(text: str) -> str:
     """Return a text, and below it the figures of its tables with their units: “in millions” makes 5 million of 5.
 
-    Percentages, losses in brackets and prices such as 2.16, which are per share, have no such unit.
+    Percentages and prices such as 2.16, which are per share, have no such unit. A column of percentages has “%”. A
+    figure in brackets is below zero or a cost, so it is spoken with and without a sign.
 
-    >>> spoken("| Dollars in millions | 2025 |\\n|---|---|\\n| Revenue | $46,309 |").splitlines()[-1]
-    '$46,309 million'
+    >>> spoken("| In millions | 2025 | % change |\\n|---|---|---|\\n| Rent | (12) | (3) |").splitlines()[-4:]
+    ['12 million', '-12 million', '3%', '-3%']
     """
-    found = []
-    unit = ""
-    for line in text.splitlines():
-        if not line.startswith("|"):
-            unit = ""
+    found, heads, unit, above = list[str](), list[str](), "", ""
+    for line, below in itertools.pairwise([*text.splitlines(), ""]):
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        is_head = line.startswith("|") and (not above.startswith("|") or _RULE.match(below) is not None)
+        above = line
+        if is_head or not line.startswith("|"):
+            heads, unit = (cells, scale(line)) if is_head else ([], "")
         elif match := _SCALE.search(line):
             unit = match[1].lower()
-        elif unit:
-            cells = (cell.strip() for cell in line.strip("| ").split("|"))
-            found += [f"{cell} {unit}" for cell in cells if _is_figure(cell) and not _UNLIKE.search(cell)]
+        else:
+            for cell, head in zip(cells, [*heads, *itertools.repeat("", len(cells))], strict=False):
+                own = "%" if _PERCENT.search(head) else unit
+                found += _amounts(cell, own) if _is_figure(cell) else []
     return "\n".join([text, *found])
+
+
+def _amounts(cell: str, unit: str) -> list[str]:
+    """Return how a figure is spoken with the unit of its table or column, if that is not in its cell.
+
+    >>> _amounts("(1,269)", "million"), _amounts("(3)%", "million"), _amounts("18.0", "%"), _amounts("$2.16", "million")
+    (['1,269 million', '-1,269 million'], ['3%', '-3%'], ['18.0%'], [])
+    """
+    below_zero = below_zero_in(cell)
+    unit = "%" if "%" in cell else f" {unit}" if unit not in ("", "%") else unit
+    figure = below_zero or cell
+    if not unit or (unit != "%" and _UNLIKE.search(figure)) or figure.endswith("%"):
+        return []
+    return [f"{figure}{unit}", f"-{figure}{unit}"] if below_zero else [f"{figure}{unit}"]
+
+
+def below_zero_in(cell: str) -> str:
+    """Return the figure that a cell has in brackets, without its percent sign; "" for any other cell.
+
+    >>> below_zero_in("$(1,020)"), below_zero_in("(3)%"), below_zero_in("12")
+    ('1,020', '3', '')
+    """
+    match = _BRACKETS.fullmatch(cell)
+    return match[1] if match else ""
+
+
+def scale(head: str) -> str:
+    """Return the unit of the figures below the header of a table: “thousand”, “million”, “billion”, or "".
+
+    >>> scale("| Millions, Except Per Share Amounts | 2025 |"), scale("| $ million | 2025 |")
+    ('million', 'million')
+    >>> scale("| (dollars in thousands) | 2025 |"), scale("| Year | Millions |")
+    ('thousand', '')
+    """
+    match = _SCALE.search(head) or _SCALE_OF_HEAD.match(head)
+    return match[1].lower() if match else ""
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
@@ -163,7 +211,12 @@ def _placed(rows: list[list[Cell]]) -> tuple[list[list[str]], list[list[str]]]:
 
 
 def _joined(row: list[Cell]) -> list[Cell]:
-    """Join signs in cells of their own with their figure: ``$`` with the next cell, ``%`` and ``)`` with the last."""
+    """Join signs in cells of their own with their figure: ``$`` with the next cell, ``%`` and ``)`` with the last.
+
+    A row without figures is a heading, whose signs are units of columns.
+    """
+    if not any(_is_figure(cell.text) or _NONE.fullmatch(cell.text) for cell in row):
+        return row
     found: list[Cell] = []
     opened, columns = "", 0
     for cell in row:
