@@ -278,11 +278,18 @@ def label_of(id: str, name: str, arguments: Mapping[str, Any] | None) -> str:
 
     >>> label_of('/map:fetch/fetch["row 1"]', "fetch", {"url": "a"}), label_of("/fetch~1f#1", "fetch", {"url": "a"})
     ('row 1', 'a')
+    >>> label_of("/artifact.spared[2-sections/*.md]", "artifact.spared", None)
+    '2-sections/*.md'
     """
     scope, mark, key = id.rpartition(f"/{name}[")
     if arguments and not (mark and scope.endswith(f"/map:{name}")):
         return line_of(arguments)
-    return line_of({"": msgspec.json.decode(key[:-1])}) if mark else ""
+    if not mark:
+        return ""
+    try:
+        return line_of({"": msgspec.json.decode(key[:-1])})
+    except msgspec.DecodeError:  # the engine's own operations have a key in plain text
+        return line_of({"": key[:-1]})
 
 
 def _of_wait(record: Record, body: WaitBody) -> Parts:
