@@ -133,10 +133,10 @@ def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob")
     needed = run("redact", "ada", "--field", "name", cwd=tmp_path)
     assert (needed.code, "'name' has no default. Pass value=" in needed.stderr) == (2, True)
-    done = run("redact", "ada", "--field", "name", "--value", "somebody", "--json", cwd=tmp_path)
+    done = run("redact", "ada", "--field", "name", "--value", "Anonymous", "--json", cwd=tmp_path)
     found = json.loads(done.stdout)
     assert (done.code, found["session_id"], found["erased"]) == (0, "ada", True)
-    assert within(store, lambda engine: engine.session("ada").state()).name == "somebody"
+    assert within(store, lambda engine: engine.session("ada").state()).name == "Anonymous"
     assert json.loads(run("redact", "bob", "--seq", "2", "--json", cwd=tmp_path).stdout)["records"] == [2]
     assert json.loads(run("redact", "bob", "--event", "3.0.0", "--json", cwd=tmp_path).stdout)["records"] == [3]
     wrong = run("redact", "bob", "--event", "soon", cwd=tmp_path)
