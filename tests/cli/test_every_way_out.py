@@ -36,6 +36,7 @@ ELSEWHERE = {
     Site("commands.inbox", "_tell_approvals", "answer"): test_approvals.test_one_command_shows_all_of_a_call,
     Site("commands.dev", "_Dev._announce", "ls"): test_dev.test_everything_starts_stops_and_starts_again_with_its_data,
     Site("commands.show", "_show_operations", "show"): test_show.test_show_lists_what_operations_received_and_returned,
+    Site("commands.show", "_show_conversation", "show"): test_show.test_show_tells_a_session_as_a_conversation,
     Site("commands.mcp", "_settings.command", "*"): test_mcp.test_the_commands_that_the_tools_name_work,
     Site("commands.mcp", "_settings.command", "resume"): test_mcp.test_the_commands_that_the_tools_name_work,
     Site("commands.mcp", "_settings", "resume"): test_mcp.test_the_commands_that_the_tools_name_work,

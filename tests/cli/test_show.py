@@ -343,3 +343,39 @@ def test_show_lists_what_operations_received_and_returned(tmp_path: Path) -> Non
     refused = run("show", "r1", "--operations", "--no-state", cwd=tmp_path)
     assert (refused.code, "Leave out --field and --no-state" in refused.stderr) == (2, True)
     assert "4711" not in whole.stdout + shown.stdout
+
+
+def test_show_tells_a_session_as_a_conversation(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(
+        "from pausepoint import Context, workflow\n"
+        "async def think(messages: list) -> list:\n"
+        "    call = {'type': 'tool_use', 'id': str(len(messages)), 'name': 'find', 'input': {'n': len(messages)}}\n"
+        "    return [{'type': 'text', 'text': 'I look.\\x1b[2J\\nAgain.'}, call]\n"
+        "async def find(n: int, token: str) -> str:\n"
+        "    return f'hotel {n}' + ' ' * 500 + 'end'\n"
+        "@workflow\n"
+        "async def agent(task: str, ctx: Context) -> str:\n"
+        "    messages = [{'role': 'user', 'content': task}]\n"
+        "    while len(messages) < 60:\n"
+        "        reply = await ctx.do(think, messages)\n"
+        "        content = await ctx.do(find, reply[1]['input']['n'], token='4711', key=reply[1]['id'])\n"
+        "        result = {'type': 'tool_result', 'tool_use_id': reply[1]['id'], 'content': content}\n"
+        "        messages += [{'role': 'assistant', 'content': reply}, {'role': 'user', 'content': [result]}]\n"
+        "    return await ctx.ask('Which one?')\n"
+    )
+    started = run("run", "agent.py", "--task", "Book a hotel.", "--session-id", "oslo", cwd=tmp_path)
+    assert started.code == 3, started.stderr
+    shown = run("show", "oslo", "--conversation", cwd=tmp_path)
+    assert (shown.code, shown.stdout.count("assistant  think"), shown.stdout.count("tool  find")) == (0, 24, 25)
+    assert "    I look.␛[2J\n    Again.\n    → find  " in shown.stdout
+    assert '    n      59\n    token  "‹masked›"\n    →      "hotel 59' in shown.stdout
+    assert shown.stdout.endswith("question  agent\n    Which one?\n")
+    assert "Book a hotel." not in shown.stdout
+    whole = run(*shown.stderr.split()[-4:], cwd=tmp_path)
+    assert (whole.stdout.count("assistant  think"), whole.stderr) == (30, "")
+    assert whole.stdout.startswith("user  think\n    Book a hotel.\n")
+    assert "4711" not in whole.stdout + shown.stdout
+    turns = document(tmp_path, "show", "oslo", "--conversation")["turns"]
+    assert turns[-2]["arguments"] == {"n": 59, "token": "‹masked›"}
+    for wrong in (("--operations",), ("--no-state",), ("--field", "task")):
+        assert run("show", "oslo", "--conversation", *wrong, cwd=tmp_path).code == 2

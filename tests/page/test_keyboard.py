@@ -301,7 +301,7 @@ def test_the_tabs_of_a_session_follow_the_arrows(ann: Person) -> None:
     asked(ann.server, brief, "squid", topic="squid")
     ann.open(session("squid"))
     ann.tab_to(ann.page.get_by_role("tab", name="State"))
-    for name in ("Operations", "History", "Output", "Artifacts", "Files", "Children", "Cost", "State"):
+    for name in ("Conversation", "Operations", "History", "Output", "Artifacts", "Files", "Children", "Cost", "State"):
         ann.press("ArrowRight")
         expect(ann.page.get_by_role("tab", name=name)).to_be_focused()
         expect(ann.page.get_by_role("tabpanel", name=name)).to_be_visible()

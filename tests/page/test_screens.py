@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Iterator
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -26,9 +26,10 @@ OTHER_WIDTHS = (2560, 760, 759, 320)
 
 SCREENS = (
     NOW, INBOX, SESSIONS, Screen("/sessions?status=waiting&sort=updated", "Sessions"), AGENTS, STORE,
-    session("brief-octopus"), session("brief-octopus", "Operations"), session("brief-octopus", "History"),
-    session("brief-octopus", "Cost"), session("crawl-kelp", "Output"), session("memo-moorwerk", "Artifacts"),
-    session("digest-ann", "Files"), session("brief-whelk", "Children"), session("import-returns"),
+    session("brief-octopus"), session("brief-octopus", "Conversation"), session("brief-octopus", "Operations"),
+    session("brief-octopus", "History"), session("brief-octopus", "Cost"), session("crawl-kelp", "Output"),
+    session("memo-moorwerk", "Artifacts"), session("digest-ann", "Files"), session("brief-whelk", "Children"),
+    session("import-returns"),
 )  # fmt: skip
 SAMPLE = (NOW, INBOX, SESSIONS, AGENTS, STORE, *SCREENS[6:14:4], SCREENS[-1])
 """The screens that the suite looks at. The others are for ``make browser``."""
@@ -333,5 +334,52 @@ def test_an_operation_tells_what_it_received_and_returned(person: Person) -> Non
     expect(newest).to_contain_text("… ‹7,002 bytes›")
     newest.get_by_role("button", name="Show all").click()
     expect(newest.locator("dd").last).to_have_text("page 2 " * 1000)
+    assert "4711" not in person.main.inner_text()
+    assert faults(person, ((390, "dark"),)) == {}
+
+
+async def answer(messages: list[Any]) -> list[dict[str, Any]]:
+    if len(messages) > 1:
+        return [{"type": "text", "text": "Booked. " * 2000}]
+    call = {"type": "tool_use", "id": "t1", "name": "fetch", "input": {"page": 7}}
+    return [{"type": "thinking", "thinking": "Page 7 has it."}, {"type": "text", "text": "I look."}, call]
+
+
+@step(writes="read")
+async def talk(ctx: Context) -> int:
+    messages: list[Any] = [{"role": "user", "content": "Book <b>it</b>\u202e."}]
+    reply = await ctx.do(answer, messages)
+    await ctx.do(fetch, 7, api_key="4711")
+    await ctx.confirm("Book it?")
+    await ctx.do(answer, [*messages, {"role": "assistant", "content": reply}, {"role": "user", "content": "Yes."}])
+    return 1
+
+
+def test_a_session_is_told_as_a_conversation(person: Person) -> None:
+    engine = person.server.engine
+    talked = Workflow("talked", state=Pages, steps=[talk])
+
+    async def run() -> None:
+        session = await engine.start(talked, session_id="talk-1")
+        await session.outcome()
+        (question,) = await session.questions()
+        await engine.answer(question.id, {"approved": True}, by="ann")
+        await session.outcome()
+
+    person.server.run(run())
+    person.open(session("talk-1", "Conversation"))
+    turns = person.region("Conversation").get_by_role("article")
+    expect(turns).to_have_count(7)
+    expect(turns.nth(0)).to_contain_text("Book <b>it</b>‹U+202E›.")
+    expect(turns.nth(1)).to_contain_text("wants to call fetch")
+    turns.nth(1).get_by_text("Thinking", exact=True).click()
+    expect(turns.nth(1).get_by_text("Page 7 has it.")).to_be_visible()
+    turns.nth(2).locator("summary").click()
+    expect(turns.nth(2).get_by_text("‹masked›", exact=True)).to_be_visible()
+    expect(turns.nth(2)).to_contain_text("page 7 page 7")
+    expect(turns.nth(3)).to_contain_text("Book it?")
+    expect(turns.nth(4)).to_contain_text("ann")
+    expect(turns.nth(4)).to_contain_text("yes")
+    expect(turns.nth(6)).to_contain_text("‹16,000 characters›")
     assert "4711" not in person.main.inner_text()
     assert faults(person, ((390, "dark"),)) == {}

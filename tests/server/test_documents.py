@@ -96,6 +96,11 @@ def _sessions(call: Caller, server: Served) -> None:
     assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
     (written,) = call("GET /sessions/one/operations")["operations"]
     assert call(f"GET /sessions/one/operations/{quote(written['id'], safe='')}") == written
+    turns = call("GET /sessions/one/conversation")["turns"]
+    assert [(each["role"], each["text"], each["result"]) for each in turns] == [
+        ("tool", "", "notes on octopus"), ("question", "Which tone?", None),
+    ]  # fmt: skip
+    assert call(f"GET /sessions/one/conversation?limit=1&before={turns[1]['seq']}")["turns"] == turns[:1]
     first = call("GET /sessions/one/events?limit=2")
     assert len(first["events"]) == 2
     rest = call(f"GET /sessions/one/events?after={first['next']}")["events"]

@@ -40,7 +40,7 @@ COMMANDS: dict[str, Forms] = {
     "mirror": ([own.MirrorDocument], [own.MirroredDocument]),
     "notify": ([own.NotifiedDocument], [own.NoticeDocument]),
     "ls": ([ListingDocument], [documents.SessionDocument]),
-    "show": ([documents.ShownDocument, documents.OperationsDocument], []),
+    "show": ([documents.ShownDocument, documents.OperationsDocument, documents.ConversationDocument], []),
     "status": ([store_documents.StoreStatus], []),
     "watch": ([documents.SessionDocument, ListingDocument], [EventDocument]),
     "events": ([documents.EventsDocument], [EventDocument]),

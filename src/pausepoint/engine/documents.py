@@ -22,7 +22,7 @@ from pausepoint.model.documents import Document, Moment
 from pausepoint.model.questions import Kind, OnExpiry
 from pausepoint.model.sessions import Failure, PauseKind, PauseMode, QuestionStatus, Status
 from pausepoint.model.streams import Restarted, StreamChunk
-from pausepoint.model.views import Stale
+from pausepoint.model.views import Role, Stale, ToolUse
 
 if TYPE_CHECKING:
     from pausepoint.engine.plans import Plan
@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from pausepoint.model.questions import Receipt
     from pausepoint.model.sessions import Event, Pause
     from pausepoint.model.streams import StreamItem
-    from pausepoint.model.views import Checkpoint, OperationInfo, Outcome, SessionInfo, StandingPause, StoredState
+    from pausepoint.model.views import (
+        Checkpoint,
+        OperationInfo,
+        Outcome,
+        SessionInfo,
+        StandingPause,
+        StoredState,
+        Turn,
+    )
 
 # pauses
 
@@ -363,6 +371,41 @@ class OperationsDocument(Document):
     operations: Sequence[OperationDocument]
 
 
+class TurnDocument(Document):
+    """One turn of a conversation.
+
+    ``system`` and ``user`` are what a model was told, ``assistant`` is what it answered, ``tool`` is another operation;
+    ``question``, ``answer`` and ``message`` are between the session and people. ``name`` is the function that called
+    the model, the tool, the person or the step. ``calls`` are the tools that a model wants to call. ``operation`` is
+    the id of the operation, if the turn is one. Several turns may have the same ``seq``.
+    """
+
+    seq: int
+    at: Moment
+    role: Role
+    name: str
+    text: str
+    thinking: str
+    calls: Sequence[ToolUse]
+    arguments: dict[str, Any] | None
+    result: Any
+    operation: str
+    took_seconds: float
+    usd: float
+    tokens: int
+
+    @classmethod
+    def of(cls, record: Turn, **fields: Any) -> Self:
+        return super().of(record, took_seconds=record.took, **fields)
+
+
+class ConversationDocument(Document):
+    """A session as a conversation, oldest turn first."""
+
+    session_id: str
+    turns: Sequence[TurnDocument]
+
+
 class EventDocument(Document):
     """One event of a session's history.
 
@@ -388,6 +431,11 @@ class EventsDocument(Document):
 
     session_id: str
     events: Sequence[EventDocument]
+
+
+def conversation(session_id: str, records: Sequence[Turn]) -> ConversationDocument:
+    """Return a session as a conversation, oldest turn first."""
+    return ConversationDocument(session_id, [TurnDocument.of(record) for record in records])
 
 
 def operations(session_id: str, records: Sequence[OperationInfo]) -> OperationsDocument:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
@@ -28,6 +28,9 @@ from pausepoint.runtime.context import Context
 
 CALL = "agent.call"
 """The event of a call that an agent wants to make. A session that attends agents declares it."""
+
+PROMPT, SAID = "agent.prompt", "agent.said"
+"""The events of what a person tells an agent, and of what its model says and its tools return."""
 
 BACKGROUND = "agent.background"
 """The event of a paused agent that has left commands running."""
@@ -136,6 +139,9 @@ class Gate:
         self.process: Process | None = None  # that of the agent, if it is known
         self.calls: dict[str, Call] = {}
         self.costs: list[Cost] = []
+        self.prompts: list[str] = []  # that are not recorded yet
+        self.closing = ""  # what the model said at the end of the last turn
+        self.notes: Callable[[Context], Awaitable[None]] | None = None  # records what is said
         self.transcript = ""
         self.heard_at = 0.0  # when the agent itself last reported; sub-agents do not count
         self.background: tuple[Background, ...] = ()
@@ -192,6 +198,7 @@ class Gate:
                 self._end_calls("not reported", report.agent.sub)
             case "stop" | "idle":
                 self.background = report.background
+                self.closing = report.closing
                 if report.failure:
                     self.say(f"was stopped by its model: {report.failure}")
                 self._rest()
@@ -200,6 +207,7 @@ class Gate:
             case "prompt":
                 self._end_calls("interrupted", None)  # sub-agents in the background go on
                 self.at_rest.clear()
+                self.prompts += [report.prompt] if report.prompt else []
             case "end":
                 self.finish()
             case "spend":
@@ -371,7 +379,9 @@ class Gate:
         return not self.calls and (self.at_rest.is_set() or self.ended.is_set())
 
     async def record(self, ctx: Context) -> None:
-        """Record the progress and the costs that the agent has reported."""
+        """Record what is said, and the progress and the costs that the agent has reported."""
+        if self.notes is not None:
+            await self.notes(ctx)
         if self.shown[1]:
             ctx.progress(*self.shown)
         while self.costs:
@@ -450,6 +460,11 @@ async def _ended(call: Call, ctx: Context) -> str:
 def charge(usd: float, tokens: int, ctx: Context) -> None:
     """Record a cost of an agent, as an operation of its session."""
     ctx.spend(usd=usd, tokens=tokens)
+
+
+def folded(text: str) -> str:
+    """Return a text for the history, where nobody needs a whole file."""
+    return text if len(text) <= KEPT else f"{text[:KEPT]}… ({len(text):,} characters in all)"
 
 
 def _stored(arguments: Mapping[str, Any]) -> dict[str, Any]:

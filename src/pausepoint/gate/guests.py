@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 from pydantic import BaseModel
 
@@ -21,11 +22,13 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.engine import Engine
 from pausepoint.errors import GateRefused, InputConflict, Parked, PausepointError, UnknownSession
 from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
-from pausepoint.gate.gates import BACKGROUND, CALL, Gate, charge
-from pausepoint.gate.reports import FOLLOWING, AgentFacts, Report
+from pausepoint.gate.gates import BACKGROUND, CALL, PROMPT, SAID, Gate, charge, folded
+from pausepoint.gate.reports import FOLLOWING, SCRIPT, AgentFacts, Report
 from pausepoint.gate.sockets import GateSocket
-from pausepoint.gate.transcripts import interrupted_since, tokens_in, transcript_of
+from pausepoint.gate.transcripts import Words, interrupted_since, tokens_in, transcript_of, words_in
 from pausepoint.gate.warden import Process, look
+from pausepoint.gate.where import branch_of, terminal_of
+from pausepoint.model.approvals import ApprovalPart, line_of
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import SessionInfo
 from pausepoint.orchestrator.runs import RUN, RunReader
@@ -68,7 +71,7 @@ class GuestAgent(BaseModel):
     ended: str = ""
 
 
-AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL, BACKGROUND], questions_expire=None)
+AGENTS = Workflow.guest("agent", state=GuestAgent, events=[CALL, BACKGROUND, PROMPT, SAID], questions_expire=None)
 
 
 async def close_withdrawn(engine: Engine, gate: Gate, session_id: Callable[[], str]) -> None:
@@ -214,6 +217,11 @@ class _Guest:
         self.event = event
         self.session_id = ""
         self.is_new = False  # the session does not exist yet
+        self.began = time.time()
+        self.read: tuple[str, int] | None = None  # the transcript, and up to which byte it is recorded
+        self.latest = ""  # what its model said last
+        self.early = ""  # that, if it is recorded before it is in the transcript
+        gate.notes = self._note_words
 
     async def serve(self) -> None:
         """Visit the session whenever the agent has something to do, until the agent ends."""
@@ -310,6 +318,42 @@ class _Guest:
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
 
+    async def _note_words(self, ctx: Context) -> None:
+        """Record what the agent was told and said, and what its tools returned, since the last time."""
+        gate, words, end = self.gate, list[Words](), 0
+        if gate.transcript:
+            start = await self._read_until()
+            words, end = await in_thread(words_in, Path(gate.transcript), start, self.began)
+        texts = [each.text for each in words if not each.id]
+        if self.early in texts:  # and now it is there
+            words = [each for each in words if each.id or each.text != self.early]
+            self.early = ""
+        elif gate.closing and gate.closing not in (*texts, self.latest):
+            words.append(Words(gate.closing, ""))
+            self.early = gate.closing
+        self.latest = gate.closing or ([self.latest, *texts])[-1]
+        gate.closing = ""
+        prompts = tuple(gate.prompts)
+        for text in prompts:
+            agent = gate.agent or self.agent
+            place = {"folder": agent.folder, "branch": branch_of(agent.folder), "terminal": terminal_of(agent.pid)}
+            ctx.emit(PROMPT, _line(text), text=folded(text), **place)
+        for each in words:
+            ctx.emit(SAID, _line(each.text), text=folded(each.text), id=each.id, transcript=gate.transcript, end=end)
+        if (prompts or words) and not gate.waiting:  # a call that is let through commits them
+            await ctx.commit()
+        del gate.prompts[: len(prompts)]
+        self.read = gate.transcript, end
+
+    async def _read_until(self) -> int:
+        """Return up to which byte the transcript is recorded, also by an earlier server."""
+        if self.read is None or self.read[0] != self.gate.transcript:
+            last = None if self.is_new else await self.engine.session(self.session_id).last_event(SAID)
+            is_same = last is not None and last.data.get("transcript") == self.gate.transcript
+            self.read = self.gate.transcript, last.data["end"] if last is not None and is_same else 0
+            self.began = 0.0 if is_same else self.began
+        return self.read[1]
+
     def _freezer(self) -> Freezer:
         """Return what freezes this agent's commands, also while it rests."""
         freezer = self.freezers(self.session_id)
@@ -332,15 +376,23 @@ class _Guest:
         self.gate.news.set()
 
 
+def _line(text: str) -> str:
+    return line_of(ApprovalPart("", text.strip()))
+
+
 class AgentNote(NamedTuple):
-    """What an agent that was stopped wants to do, and what it has left running."""
+    """What an agent that was stopped wants to do, and what it has left running; what it was told last, and where."""
 
     call: str = ""
     background: str = ""
+    prompt: str = ""
+    folder: str = ""
+    branch: str = ""
+    terminal: str = ""
 
 
 async def agent_note(engine: Engine, info: SessionInfo) -> AgentNote:
-    """Return the tool call that an agent waits to make, and its commands in the background.
+    """Return the tool call that an agent waits to make, its commands in the background, and its last prompt.
 
     The agent was started by hand, or its session is a run, which has several agents: one per task.
     """
@@ -348,17 +400,27 @@ async def agent_note(engine: Engine, info: SessionInfo) -> AgentNote:
         begun = [each for each in (await RunReader(engine, info.session_id).read()).tasks if each.begun]
         calls = [f"{each.task.id}: {each.last.summary}" for each in begun if each.last and each.last.event_type == CALL]
         return AgentNote("; ".join(calls))
-    if info.workflow != AGENTS.name or not info.guest or info.status not in HELD:
+    if info.workflow != AGENTS.name or not info.guest:
         return AgentNote()
+    session = engine.session(info.session_id)
+    told = None if SCRIPT in info.tags else await session.last_event(PROMPT)  # which scripts do not have
+    note = AgentNote() if told is None else AgentNote("", "", told.summary, **_place(told.data))
+    if info.status not in HELD:
+        return note
     left = None
     if info.pause is not None:
-        left = await engine.session(info.session_id).last_event(BACKGROUND, since=info.pause.created_at)
+        left = await session.last_event(BACKGROUND, since=info.pause.created_at)
     background, ids = ("", ()) if left is None else (left.summary, left.data.get("begun", ()))
-    asked = await engine.session(info.session_id).last_event(CALL)
+    note = note._replace(background=background)
+    asked = await session.last_event(CALL)
     if asked is None or asked.data.get("id") in ids:
-        return AgentNote("", background)
-    after = {event.event_type async for event in engine.session(info.session_id).events(after=asked.cursor)}
-    return AgentNote("" if "operation.completed" in after else asked.summary, background)
+        return note
+    after = {event.event_type async for event in session.events(after=asked.cursor)}
+    return note if "operation.completed" in after else note._replace(call=asked.summary)
+
+
+def _place(data: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(data.get(name, "")) for name in ("folder", "branch", "terminal")}
 
 
 async def _notice_interruptions(gate: Gate, transcript: Path) -> None:

@@ -59,7 +59,10 @@ class Background(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """One line of a hook. ``failure`` says why a turn ended if the model failed, such as ``rate_limit``."""
+    """One line of a hook. ``failure`` says why a turn ended if the model failed, such as ``rate_limit``.
+
+    ``prompt`` is what the person said when a turn began, ``closing`` what the model said when it ended.
+    """
 
     v: Literal[1]
     event: Literal[
@@ -71,6 +74,8 @@ class Report(msgspec.Struct, frozen=True):
     ok: bool = True
     transcript: Text = ""
     failure: Name = ""
+    prompt: Annotated[str, Meta(max_length=16_384)] = ""
+    closing: Annotated[str, Meta(max_length=16_384)] = ""
     background: Annotated[tuple[Background, ...], Meta(max_length=100)] = ()
     usd: Annotated[float, Meta(ge=0, le=1e9)] = 0
     tokens: Annotated[int, Meta(ge=0, le=1 << 50)] = 0

@@ -1,4 +1,4 @@
-"""The transcript of an agent: what its model has used so far, and whether its person has interrupted it."""
+"""The transcript of an agent: what its model says and has used, and whether its person has interrupted it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from stat import S_ISREG
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -51,6 +52,74 @@ class _Entry(msgspec.Struct):
 
 
 _decode_entry = msgspec.json.Decoder(_Entry).decode
+
+
+class _Block(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    tool_use_id: str = ""
+    content: Any = None
+
+
+class _Spoken(msgspec.Struct):
+    content: str | list[_Block] = ""
+
+
+class _Words(msgspec.Struct):
+    type: str
+    message: _Spoken
+    timestamp: datetime | None = None
+    is_inner: bool = msgspec.field(default=False, name="isSidechain")
+
+
+_decode_words = msgspec.json.Decoder(_Words).decode
+
+
+class Words(NamedTuple):
+    """What the model said, or what the call ``id`` has returned."""
+
+    text: str
+    id: str
+
+
+def words_in(path: Path, start: int, since: float) -> tuple[list[Words], int]:
+    """Return what a transcript of Claude Code says from byte ``start``, and up to which byte it was read.
+
+    Lines that are older than ``since`` are left out. A file that cannot be read says nothing.
+    """
+    words: list[Words] = []
+    with suppress(OSError):
+        if S_ISREG(path.stat().st_mode):
+            with path.open("rb") as file:
+                file.seek(start)
+                for line in file:
+                    if not line.endswith(b"\n") or len(words) >= MOST:  # it is just being written
+                        break
+                    start += len(line)
+                    words += _spoken(line, since)
+    return words, start
+
+
+def _spoken(line: bytes, since: float) -> list[Words]:
+    try:
+        entry = _decode_words(line)
+    except msgspec.MsgspecError:
+        return []  # another kind of line
+    if entry.is_inner or entry.timestamp is None or entry.timestamp.timestamp() < since:
+        return []
+    content = entry.message.content
+    if isinstance(content, str):
+        return [Words(content, "")] if entry.type == "assistant" and content else []
+    if entry.type == "assistant":
+        return [Words(each.text, "") for each in content if each.type == "text" and each.text]
+    results = [each for each in content if each.type == "tool_result" and each.tool_use_id]
+    return [Words(_result_text(each.content), each.tool_use_id) for each in results]
+
+
+def _result_text(content: Any) -> str:
+    if isinstance(content, list):
+        return "\n".join(str(each.get("text", f"‹{each.get('type')}›")) for each in content if isinstance(each, dict))
+    return content if isinstance(content, str) else ""
 
 
 def tokens_of(usage: object) -> int:

@@ -142,8 +142,12 @@ def report(given: dict[str, Any], kind: str, token: str | None, pid: int) -> dic
             found["call"]["cut"] = "command" in missing or "cut" in missing  # it may hide a restricted word
         elif event == "after":
             found["ok"] = given.get("hook_event_name") != "PostToolUseFailure"
+    if event == "prompt":
+        found["prompt"] = str(given.get("prompt") or "")[:SHOWN]
     if event in ("stop", "substop"):
         found["background"] = background(given.get("background_tasks"))
+    if event == "stop" and given.get("last_assistant_message"):
+        found["closing"] = str(given["last_assistant_message"])[:SHOWN]
     if event == "stop" and given.get("error"):
         found["failure"] = str(given["error"])[:200]
     if given.get("transcript_path"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, cast
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeAlias, cast
 
 import msgspec
 from typing_extensions import TypeVar
@@ -279,6 +279,43 @@ class OperationInfo(msgspec.Struct, frozen=True):
     def took(self) -> timedelta:
         """How long it ran."""
         return self.ended_at - self.began_at
+
+
+Role: TypeAlias = Literal["system", "user", "assistant", "tool", "question", "answer", "message", "error"]
+"""Who says something in a conversation, or what happens there."""
+
+
+class ToolUse(msgspec.Struct, frozen=True):
+    """A tool that a model wants to call."""
+
+    name: str
+    arguments: Any
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn of a session's conversation.
+
+    - ``seq``: the number of its record; several turns may have the same. ``role``: ``system`` and ``user`` are what a
+      model was told, ``assistant`` is what it answered, ``tool`` is another operation, ``question``, ``answer`` and
+      ``message`` are between the session and people.
+    - ``name``: the function that called the model, the tool, the person, or the step.
+    - ``calls``: the tools that a model wants to call. ``arguments`` and ``result`` are those of a tool.
+    - ``operation``: the id of the operation, if the turn is one; it ``took`` so many seconds.
+    """
+
+    seq: int
+    at: datetime
+    role: Role
+    name: str
+    text: str = ""
+    thinking: str = ""
+    calls: tuple[ToolUse, ...] = ()
+    arguments: dict[str, Any] | None = None
+    result: Any = None
+    operation: str = ""
+    took: float = 0.0
+    usd: float = 0.0
+    tokens: int = 0
 
 
 class StoredState(msgspec.Struct, frozen=True):

@@ -321,6 +321,16 @@ class Operations(Body, frozen=True):
     limit: Limit = 100
 
 
+class Conversation(Body, frozen=True):
+    """A page of turns, oldest first. ``before`` is the ``seq`` of the first one of the page after it.
+
+    There may be a few more than ``limit``: turns with the same ``seq`` stay together.
+    """
+
+    before: Number | None = None
+    limit: Limit = 100
+
+
 class Events(Body, frozen=True):
     """A page of events. ``after`` is the cursor of the last event of the page before."""
 

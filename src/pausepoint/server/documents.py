@@ -170,10 +170,17 @@ class OriginDocument(Document):
 
 
 class AgentNoteDocument(Document):
-    """Of an agent started by hand: the tool call that it waits to make, and what it has left running."""
+    """Of an agent started by hand: the tool call that it waits to make, and what it has left running.
+
+    ``prompt`` is what its person has told it last, and ``folder``, ``branch`` and ``terminal`` are where.
+    """
 
     call: str
     background: str
+    prompt: str
+    folder: str
+    branch: str
+    terminal: str
 
 
 class SessionPage(HeadDocument):

@@ -52,6 +52,8 @@ ROUTES: tuple[Route, ...] = (
           query=bodies.Operations, answer=engine_documents.OperationsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations/{{id:path}}", role="viewer", handler=sessions.operation,
           query=NoQuery, answer=engine_documents.OperationDocument, errors=(404, 410)),
+    Route(method="GET", path=f"{_ONE}/conversation", role="viewer", handler=sessions.conversation,
+          query=bodies.Conversation, answer=engine_documents.ConversationDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/checkpoints", role="viewer", handler=sessions.checkpoints, verb="checkpoints",
           query=bodies.Checkpoints, answer=engine_documents.CheckpointsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/events", role="viewer", handler=sessions.events, verb="events",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
+from pausepoint.engine.conversation import conversation as read_conversation
 from pausepoint.engine.spans import operation as read_operation
 from pausepoint.engine.spans import operations as read_operations
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
@@ -196,6 +197,13 @@ async def operation(call: Call) -> Reply:
     info = await call.access.info(call.session_id)
     record = await read_operation(call.engine, info.session_id, call.params["id"])
     return Reply(engine_documents.OperationDocument.of(record))
+
+
+async def conversation(call: Call) -> Reply:
+    """Read a session as a conversation: what models, tools and people said, oldest turn first."""
+    asked, info = call.query(bodies.Conversation), await call.access.info(call.session_id)
+    turns = await read_conversation(call.engine, info.session_id, before=asked.before, limit=asked.limit)
+    return Reply(engine_documents.conversation(info.session_id, turns))
 
 
 async def events(call: Call) -> Reply:

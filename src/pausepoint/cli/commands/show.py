@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -25,16 +27,21 @@ from pausepoint.cli.text import (
     value,
 )
 from pausepoint.errors import DamagedRecord, FolderRefused, Redacted, did_you_mean
+from pausepoint.model.marks import marked_line
 
 if TYPE_CHECKING:
     from pausepoint.artifacts.status import ArtifactState
+    from pausepoint.cli.console import Output
     from pausepoint.engine.engine import Engine
     from pausepoint.engine.plans import Plan, PlannedStep
-    from pausepoint.model.views import Checkpoint, OperationInfo, SessionInfo, StoredState
+    from pausepoint.model.views import Checkpoint, OperationInfo, SessionInfo, StoredState, Turn
 
 
 LAST = 50
-"""The number of operations to show without ``--full``."""
+"""The number of operations or turns to show without ``--full``."""
+
+TURNS = {"assistant": "cyan", "tool": "blue", "question": "magenta", "answer": "magenta", "error": "red"}
+"""The colours of the turns of a conversation."""
 
 LONGEST = 400
 """The number of characters of a value to show without a terminal and without ``--full``."""
@@ -46,16 +53,21 @@ LONGEST = 400
 @click.option("--full", is_flag=True, help="Show values and tracebacks in full.")
 @click.option("--no-state", is_flag=True, help="Leave out the state.")
 @click.option("--operations", "lists", is_flag=True, help="Show what its last operations received and returned.")
+@click.option("--conversation", "talks", is_flag=True, help="Show what models, tools and people have said.")
 @common(target=True)
-def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool, lists: bool) -> int:
+def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool, lists: bool, talks: bool) -> int:
     """Show a session: its status, why it does not run, what you can do, and its state.
 
     @CHECKPOINT shows the state at an earlier checkpoint: a number, or step#visit, such as @write#2. @write means the
     last visit of write. The state is shown as it is stored, so the workflow's code is not needed.
     """
-    if lists and (field is not None or no_state):
-        raise Refused("--operations shows no state. Leave out --field and --no-state.", USAGE)
-    code: int = run_async(_show_operations(cli, session, full) if lists else _show(cli, session, field, full, no_state))
+    if lists and talks:
+        raise Refused("Choose --operations or --conversation.", USAGE)
+    if (lists or talks) and (field is not None or no_state):
+        option = "--operations" if lists else "--conversation"
+        raise Refused(f"{option} shows no state. Leave out --field and --no-state.", USAGE)
+    list_of = _show_operations if lists else _show_conversation
+    code: int = run_async(list_of(cli, session, full) if lists or talks else _show(cli, session, field, full, no_state))
     return code
 
 
@@ -85,14 +97,55 @@ async def _show_operations(cli: Cli, text: str, full: bool) -> int:
     return DONE
 
 
+async def _show_conversation(cli: Cli, text: str, full: bool) -> int:
+    from pausepoint.engine import documents
+    from pausepoint.engine.conversation import conversation
+
+    async with cli.engine() as engine:
+        session_id = (await find_session(engine, text)).session_id
+        turns = await conversation(engine, session_id, limit=None if full else LAST, whole=full)
+        earlier = [] if full or not turns else await conversation(engine, session_id, before=turns[0].seq, limit=1)
+    if cli.out.as_json:
+        cli.out.document(documents.conversation(session_id, turns))
+        return DONE
+    if not turns:
+        cli.out.line(f"Nobody has said anything in {session_id}, and no operation has ended.")
+    for turn in turns:
+        _print_turn(cli, turn, full)
+    if earlier:
+        command = f"{cli.command('show', session_id)} --conversation --full"
+        cli.out.note(f"These are the last {len(turns)} turns. Show all, in full:  {command}")
+    return DONE
+
+
+def _print_turn(cli: Cli, turn: Turn, full: bool) -> None:
+    out = cli.out
+    cost = [money(turn.usd)] * (turn.usd > 0) + [counted(turn.tokens, "token")] * (turn.tokens > 0)
+    took = [span(timedelta(seconds=turn.took))] * bool(turn.operation) + cost
+    head = f"{out.paint(turn.role, TURNS.get(turn.role), bold=True)}  {one_line(turn.name)}"
+    out.line(head + (out.paint(f"  {', '.join(took)}", dim=True) if took else ""))
+    for text in filter(None, (turn.thinking, turn.text)):
+        for line in text.splitlines():
+            out.line(out.paint(f"    {marked_line(line)}", dim=text is turn.thinking))
+    for call in turn.calls:
+        out.line(f"    → {one_line(call.name)}  {value(call.arguments, None if full else LONGEST)}")
+    if turn.role == "tool":
+        _print_values([*(turn.arguments or {}).items(), *([("→", turn.result)] if turn.operation else [])], out, full)
+        if not turn.operation:
+            out.line("    has not ended")
+
+
 def _print_operation(cli: Cli, row: OperationInfo, full: bool) -> None:
     out = cli.out
     cost = [money(row.usd)] * (row.usd > 0) + [counted(row.tokens, "token")] * (row.tokens > 0)
     out.line(f"  {out.paint(row.name, 'cyan')}  {', '.join([span(row.took), *cost])}")
     if row.arguments is None:
         out.line("    arguments not recorded")
-    values = [*(row.arguments or {}).items(), (row.outcome or "→", row.result)]
-    width = max(len(name) for name, _ in values)
+    _print_values([*(row.arguments or {}).items(), (row.outcome or "→", row.result)], out, full)
+
+
+def _print_values(values: Sequence[tuple[str, Any]], out: Output, full: bool) -> None:
+    width = max((len(name) for name, _ in values), default=0)
     for name, content in values:
         shown = folded(content, width + 6) if full else [_beginning(content)]
         out.line(f"    {one_line(name).ljust(width)}  {shown[0]}")

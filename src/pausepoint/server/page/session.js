@@ -10,6 +10,7 @@ import { question } from './inbox.js';
 import * as state from './state.js';
 import * as history from './history.js';
 import * as operations from './operations.js';
+import * as conversation from './conversation.js';
 import * as output from './output.js';
 import * as artifacts from './artifacts.js';
 import * as files from './files.js';
@@ -28,7 +29,7 @@ const children = {
     html`<p class="empty"><b>It has no children</b>A step starts another session with <code>ctx.call</code>.</p>`,
 };
 
-const TABS = { state, operations, history, output, artifacts, files, children, cost: { view: cost } };
+const TABS = { state, conversation, operations, history, output, artifacts, files, children, cost: { view: cost } };
 
 export const title = ({ path }) => path[1];
 export const topics = ({ path }) => [`session:${path[1]}`];
@@ -77,12 +78,14 @@ const meta = (s) => [
   html`created <b>${time(s.created_at)}</b>`, html`changed <b>${time(s.updated_at)}</b>`,
   (s.spent_usd || s.budget_usd) && html`spent <b>${spent(s)}</b>`,
   s.spent_tokens && `${number(s.spent_tokens)} tokens`,
+  s.agent?.folder && html`in <b class="mono">${s.agent.folder}</b>`, s.agent?.branch && html`branch <b class="mono">${s.agent.branch}</b>`,
+  s.agent?.terminal && html`terminal <b class="mono">${s.agent.terminal}</b>`,
   s.parent_id && html`child of ${link(s.parent_id)}`, s.origin && html`fork of ${link(s.origin.session_id)} at record ${s.origin.seq}`,
   ...s.tags.map((tag) => html`<a class="tag" href="#/sessions?tag=${encodeURIComponent(tag)}">${tag}</a>`),
 ].filter(Boolean).map((each) => html`<span>${each}</span>`);
 
 const head = (d, page) => html`<div class="top"><div><div class="row"><h1 class="mono">${d.s.session_id}</h1>${status(d.s.status, true)}</div><div
-  class="meta">${meta(d.s)}</div>${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : ''}</div>`;
+  class="meta">${meta(d.s)}</div>${d.s.agent?.prompt ? html`<p class="small dim">“${d.s.agent.prompt}”</p>` : ''}${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : ''}</div>`;
 
 export const keys = { p: (page) => page.may('operator') && can(page.data.s).pause && ask('pause', page.data, page) };
 
