@@ -16,7 +16,7 @@ from pausepoint import Context, Limit, Workflow, step
 from pausepoint.orchestrator import Orchestrator, Task, TaskAgent
 from tests.page import checks
 from tests.page.kit import AGENTS, INBOX, NETWORK, NOW, SESSIONS, STORE, Person, Screen, session, visit, words
-from tests.server.kit import Served
+from tests.server.kit import Served, at_the_gate
 
 Scheme = Literal["light", "dark"]
 SCHEMES: tuple[Scheme, ...] = ("light", "dark")
@@ -383,3 +383,23 @@ def test_a_session_is_told_as_a_conversation(person: Person) -> None:
     expect(turns.nth(6)).to_contain_text("‹16,000 characters›")
     assert "4711" not in person.main.inner_text()
     assert faults(person, ((390, "dark"),)) == {}
+
+
+def test_agents_at_the_gate_tell_what_they_do_and_are_paused_one_by_one(person: Person) -> None:
+    engine = person.server.engine
+    person.server.run(at_the_gate(engine, "claude-ada", "Fix the build. " * 20))
+    person.server.run(at_the_gate(engine, "claude-bob", "Write\u202e <b>tests</b>."))
+    person.open(AGENTS)
+    gate = person.region("At the gate")
+    ada, bob = (gate.get_by_role("listitem").filter(has_text=name) for name in ("claude-ada", "claude-bob"))
+    expect(bob).to_contain_text("“Write‹U+202E› <b>tests</b>.”")
+    expect(bob).to_contain_text("pts/3 · main · /srv/site")
+    assert faults(person, ((390, "dark"),)) == {}
+    ada.get_by_role("button", name="Pause… claude-ada").click()
+    person.dialog.get_by_role("button", name="Pause", exact=True).click()
+    expect(ada).to_contain_text("paused")
+    expect(ada.get_by_role("button", name="Resume… claude-ada")).to_be_visible()
+    expect(bob).to_contain_text("ready")
+    bob.get_by_role("link", name="claude-bob").click()
+    expect(person.region("Conversation").get_by_role("article")).to_have_count(1)
+    expect(person.main).to_contain_text("terminal pts/3")

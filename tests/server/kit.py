@@ -7,7 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,6 +20,8 @@ from pydantic import BaseModel
 from pausepoint import Artifact, Context, Engine, Workflow, step
 from pausepoint.clock import Clock
 from pausepoint.engine.base import Drives
+from pausepoint.gate.gates import PROMPT
+from pausepoint.gate.guests import AGENTS
 from pausepoint.integrations.words import names_code
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.calls import Route
@@ -282,3 +284,14 @@ def check_problem(answer: httpx.Response, *statuses: int) -> dict[str, Any]:
     assert not names_code(document["detail"]), document
     assert "Traceback" not in answer.text
     return document
+
+
+async def at_the_gate(engine: Engine, session_id: str = "claude-ada", prompt: str = "Fix it.") -> None:
+    """Add the session of an agent that has ended a turn."""
+    state = {"kind": "claude", "session": session_id}
+    with suppress(asyncio.CancelledError):
+        async with engine.visit(AGENTS, session_id=session_id, input=state, tags=["claude"]) as ctx:
+            place = {"folder": "/srv/site", "branch": "main", "terminal": "pts/3"}
+            ctx.emit(PROMPT, prompt, text=prompt, **place)
+            await ctx.commit()
+            raise asyncio.CancelledError

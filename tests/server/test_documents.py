@@ -29,7 +29,7 @@ from pausepoint.server.documents import FileDocument
 from pausepoint.server.openapi import openapi, schemas, template
 from pausepoint.server.routes import ROUTES
 from pausepoint.server.tokens import CreatedToken
-from tests.server.kit import Served, brief, check_problem, fits, letter, served
+from tests.server.kit import Served, at_the_gate, brief, check_problem, fits, letter, served
 from tests.support.loop import PATIENCE
 
 
@@ -194,6 +194,10 @@ def _runs(call: Caller, server: Served) -> None:
         await Orchestrator(server.engine, "release", work).run([Task(id="a")])
 
     server.run(start())
+    server.run(at_the_gate(server.engine))
+    (agent,) = call("GET /agents")["agents"]
+    assert (agent["session_id"], agent["status"], agent["agent"]["prompt"]) == ("claude-ada", "ready", "Fix it.")
+    assert (agent["agent"]["branch"], agent["agent"]["terminal"]) == ("main", "pts/3")
     assert [each["phase"] for each in call("GET /runs")["runs"]] == ["running"]
     assert call("GET /runs/release")["questions"][0]["task"] == "a"
     assert call("POST /runs/release/pause", {"reason": "lunch"})["phase"] == "paused"

@@ -129,6 +129,8 @@ ROUTES: tuple[Route, ...] = (
     # runs of orchestrators
     Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
           answer=run_documents.RunsDocument),
+    Route(method="GET", path="/agents", role="viewer", handler=runs.agents, query=NoQuery,
+          answer=run_documents.GatedAgents),
     Route(method="GET", path=_RUN, role="viewer", handler=runs.show, verb="info", query=NoQuery,
           answer=run_documents.RunDocument,
           errors=(404, 410)),

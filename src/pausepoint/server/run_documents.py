@@ -11,9 +11,10 @@ from pausepoint.clock import to_datetime
 from pausepoint.engine.documents import DamagedDocument, PauseDocument, damaged
 from pausepoint.engine.turns import in_turns
 from pausepoint.model.documents import Document, Moment
-from pausepoint.server.documents import HeadDocument, HttpQuestion
+from pausepoint.server.documents import AgentNoteDocument, HeadDocument, HttpQuestion
 
 if TYPE_CHECKING:
+    from pausepoint.gate import AgentNote
     from pausepoint.model.sessions import Event
     from pausepoint.model.views import Listing, SessionInfo
     from pausepoint.orchestrator import AgentStatus, RunReport, TaskStatus
@@ -107,6 +108,18 @@ class RunEngine(Document):
     host: str
 
 
+class GatedAgent(HeadDocument):
+    """The session of an agent at the gate."""
+
+    agent: AgentNoteDocument
+
+
+class GatedAgents(Document):
+    """The agents at the gate that have not ended; those that changed last come first, at most 50."""
+
+    agents: Sequence[GatedAgent]
+
+
 class RunDocument(RunHead):
     """A run with its tasks and agents.
 
@@ -126,6 +139,11 @@ class RunDocument(RunHead):
 def runs(infos: Listing[SessionInfo]) -> RunsDocument:
     """Return a list of runs. ``next`` is the cursor of the next page."""
     return RunsDocument([RunHead.of(info) for info in infos], infos.next, damaged(infos.damaged))
+
+
+def agents(notes: Sequence[tuple[SessionInfo, AgentNote]]) -> GatedAgents:
+    """Return the sessions of agents at the gate."""
+    return GatedAgents([GatedAgent.of(info, agent=AgentNoteDocument.of(note)) for info, note in notes])
 
 
 async def run(report: RunReport, driven_by: Sequence[RunEngine], note: str) -> RunDocument:

@@ -11,6 +11,7 @@ import socket
 from typing import TYPE_CHECKING
 
 from pausepoint.errors import UnknownSession
+from pausepoint.model.sessions import Status
 from pausepoint.server import bodies, run_documents
 from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 REMEMBERED = 16
 """The number of runs of which the next request reads only what is new."""
+
+
+MOST = 50
+"""The most agents at the gate that are listed."""
 
 
 class Readers:
@@ -53,6 +58,19 @@ async def index(call: Call) -> Reply:
         after=query.after,
     )  # fmt: skip
     return Reply(run_documents.runs(infos))
+
+
+async def agents(call: Call) -> Reply:
+    """List the agents at the gate that have not ended, with what each was told last and waits to do."""
+    from pausepoint.gate import AGENTS, agent_note
+
+    over = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
+    infos = await call.engine.sessions(
+        workflow=AGENTS.name, owner=call.access.owner_of(None), status=[each for each in Status if each not in over],
+        sort="updated", limit=MOST,
+    )  # fmt: skip
+    notes = [(info, await agent_note(call.engine, info)) for info in infos if info.guest]
+    return Reply(run_documents.agents(notes))
 
 
 async def show(call: Call) -> Reply:
