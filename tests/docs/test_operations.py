@@ -176,9 +176,10 @@ def test_the_drill_with_postgres_loses_nothing(tmp_path: Path) -> None:
 
 def options_of(words: list[str]) -> None:
     """Check that a command exists and has the options of a command line. It is not run."""
-    command: click.Command | None = app.get_command(click.Context(app), words[0])
+    parent = click.Context(app, **app.context_settings)  # a command keeps the first help option that it makes
+    command: click.Command | None = app.get_command(parent, words[0])
     assert command is not None, words
-    command.make_context(words[0], words[1:], resilient_parsing=True)
+    command.make_context(words[0], words[1:], parent=parent, resilient_parsing=True)
     known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
     given = {word.partition("=")[0] for word in words[1:] if word.startswith("--")}
     assert given <= known, given - known
