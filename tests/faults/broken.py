@@ -16,6 +16,7 @@ from pausepoint.log.replay import Body, EventBody, body_of, to_payload
 from pausepoint.model.commits import Commit, Flags
 from pausepoint.model.records import Record, seal
 from pausepoint.runtime.drive import Drive
+from pausepoint.runtime.requests import Requests
 from pausepoint.runtime.visit import Visit
 from pausepoint.stores import liveness as hold
 from pausepoint.stores.found import Found
@@ -132,13 +133,13 @@ def run_again(store: type[Any]) -> type[Any]:
 
 def cut_operations(store: type[Any]) -> type[Any]:
     """Exit immediately on a shutdown, instead of after the operation in flight."""
-    stop = Drive.stop
+    stop = Requests.stop
 
-    def stop_now(self: Drive, *args: Any) -> None:
+    def stop_now(self: Requests, *args: Any) -> None:
         stop(self, *args)
-        self._interrupt("abort")
+        self.interrupter.interrupt("abort")
 
-    Drive.stop = stop_now  # type: ignore[method-assign, assignment]
+    Requests.stop = stop_now  # type: ignore[method-assign, assignment]
     return store
 
 

@@ -17,7 +17,7 @@ from pausepoint.engine.pauses import Pauses
 from pausepoint.errors import StoreClosed
 from pausepoint.model.sessions import Filter
 from pausepoint.runtime import waker
-from pausepoint.runtime.hold import end_parked
+from pausepoint.runtime.park import end_parked
 from pausepoint.stores.sql import endings
 from tests.faults import cuts
 from tests.faults.cuts import VERBS, cuts_of, leaf, opened, settled, tree, waiting, whole_store

@@ -18,7 +18,7 @@ from pausepoint.engine.parts import Parts
 from pausepoint.errors import AlreadyRunning
 from pausepoint.model.sessions import SessionRow
 from pausepoint.runtime.drive import Drive
-from pausepoint.runtime.keep import Keeping
+from pausepoint.runtime.keep import Keeper
 from pausepoint.runtime.visit import Operation, Visit
 from tests.faults.interpreter.faults import LONG, SHORT, Fault, Trial, draw
 from tests.faults.interpreter.program import (
@@ -159,7 +159,7 @@ def test_an_engine_that_replays_in_the_wrong_order_is_noticed(monkeypatch: pytes
 
 
 def test_an_engine_that_does_not_hold_steps_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Drive, "_may_keep", lambda self: False)
+    monkeypatch.setattr(Keeper, "_may_keep", lambda self: False)
     wrong(PAUSED, "boxes: expected")
 
 
@@ -173,12 +173,12 @@ def test_an_engine_that_does_not_wait_for_a_standstill_is_noticed(monkeypatch: p
 
 
 def test_an_engine_whose_holds_end_with_a_resume_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def continues(self: Drive) -> bool:
+    async def continues(self: Keeper) -> bool:
         await asyncio.sleep(0.01)
-        await self.store.unpause(self.session_id, None, self.clock.now())
+        await self.held.store.unpause(self.held.session_id, None, self.held.clock.now())
         return await self._claim_again()
 
-    monkeypatch.setattr(Keeping, "_resumed_in_place", continues)
+    monkeypatch.setattr(Keeper, "_resumed_in_place", continues)
     wrong(replace(PAUSED, faults=(Fault(3, "pause", "outlast", wait=True),), hold=SHORT), "began while it was paused")
 
 

@@ -190,12 +190,12 @@ async def test_news_at_the_same_moment_do_not_hide_that_the_event_loop_ends(tick
         keeping = drive.keeping
         assert keeping is not None
         await asyncio.sleep(0.01)
-        drive.news.set()
+        drive.requests.news.set()
         for _ in range(ticks):
             await asyncio.sleep(0)
         keeping.cancel()
         done, _ = await asyncio.wait([keeping], timeout=PATIENCE)
-        drive.stop_keeping()
+        drive.keeper.stop_keeping()
         bumpy.held.set()
         assert done
 
@@ -212,7 +212,7 @@ async def test_a_resume_is_noticed_although_the_claim_before_it_was_refused(monk
         async def refuse_once(*args: Any, **options: Any) -> SessionRow:
             if not refused:  # as if it was paused again, and resumed again before the refusal arrives
                 refused.append("refused")
-                drive.notice(*drive.seen)
+                drive.requests.notice(*drive.requests.seen)
                 raise VerbRefused("it is paused", session_id=session.id, status="paused")
             return await claim(*args, **options)
 

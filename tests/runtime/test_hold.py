@@ -276,7 +276,7 @@ async def test_held_time_is_neither_the_steps_time_nor_its_timeout() -> None:
         began = time.monotonic()
         session = await box.held(engine)
         drive = engine.driver.drive("s")
-        assert drive is not None and drive.timer is not None and drive.timer.cancelled()  # noqa: PT018
+        assert drive is not None and drive.interrupter.timer is None  # noqa: PT018
         await asyncio.sleep(0.3)
         await session.resume()
         await box.ends(session)

@@ -145,7 +145,7 @@ async def test_a_request_that_was_read_before_the_claim_is_ignored_after_it() ->
         step.call.set()
         await session.resume()
         await step.called.wait()
-        drive.notice(fence, Flags(True, "abort", False, False))
+        drive.requests.notice(fence, Flags(True, "abort", False, False))
         step.end.set()
         assert (await session.outcome()).status is Status.COMPLETED
     assert sorted(step.ran) == ["first", "other", "second"]

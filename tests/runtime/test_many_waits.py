@@ -210,7 +210,7 @@ async def test_an_answer_that_arrives_while_its_branch_looks_for_it_is_not_misse
 
         async def answer() -> None:
             await session.answer("so", key="k")
-            await visit.host.look()
+            await visit.host.requests.look()
             while visit.arrivals.reading is not None:
                 await asyncio.sleep(0)
 

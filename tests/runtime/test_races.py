@@ -400,7 +400,7 @@ async def test_abort_insists_when_a_step_swallows_its_cancellation() -> None:
         drive = engine.driver.drive(session.id)
         assert drive is not None
         for _ in range(3):
-            drive.stop("now", now=True)
+            drive.requests.stop("now", now=True)
             await asyncio.sleep(0)
         assert (await session.outcome()).status is Status.READY
         assert len(swallowed) == 3

@@ -47,7 +47,7 @@ def make_deaf() -> None:
     """Break the drives: they see requests only when the store is polled."""
 
     def committed(self: Requests, flags: Flags) -> None:
-        self.changed(self.session_id)
+        self.held.changed(self.held.session_id)
 
     Requests.may_have_news = lambda self: False  # type: ignore[method-assign]
     Requests._committed = committed  # type: ignore[method-assign]

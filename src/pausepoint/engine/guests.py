@@ -111,7 +111,7 @@ class Visitor(Generic[S]):
         with suppress(Exception):
             await opening
         if self.run is not None and self.run.drive is not None:
-            self.run.drive.stop(CANCELLED, now=True)
+            self.run.drive.requests.stop(CANCELLED, now=True)
 
     async def _open(self, block: Block) -> tuple[Visit, Any]:
         control = self.control
@@ -213,16 +213,15 @@ class Visitor(Generic[S]):
     def _begin(self, row: SessionRow, records: Sequence[Record], block: Block) -> Run:
         service, workflow = self.control.service, self.workflow
         drive = GuestDrive(
-            service.store, workflow, row, service.clock, service.sizes, Children(self.control.pickup, row),
+            block, service.store, workflow, row, service.clock, service.sizes, Children(self.control.pickup, row),
             service.driver.changed,
         )  # fmt: skip
-        drive.block = block
         drive.picked_up = drive.resumed = row.fence > 1
         drive.resumed_by = self.options["by"]
         drive.questions_expire = service.questions_expire
         drive.on_step = service.on_step
         drive.streams = service.streams
-        drive.hold = workflow.hold or 0.0
+        drive.keeper.hold = workflow.hold or 0.0
         drive.load(records)
         return service.driver.begin(drive)
 
@@ -236,7 +235,7 @@ class Visitor(Generic[S]):
         interrupted = error is not None and own is None and not block.exited
         block.task = None
         if interrupted and run.drive is not None:
-            run.drive.stop(CANCELLED, now=True)
+            run.drive.requests.stop(CANCELLED, now=True)
         elif not interrupted:
             block.end(output, own)
         await run.ended.wait()

@@ -18,7 +18,7 @@ from pausepoint.model.budgets import reached
 from pausepoint.model.pauses import Paused
 from pausepoint.model.sessions import Pause, SessionRow
 from pausepoint.model.views import Obstacles
-from pausepoint.runtime.hold import CRASHES_ALLOWED, crash_report
+from pausepoint.runtime.pickup import CRASHES_ALLOWED, crash_report
 
 TRIED = ("crashes", "question", "oversized", "mismatch")
 """The kinds of pauses that hold no resume back: it runs the step again, and only that shows whether it helps."""

@@ -19,8 +19,8 @@ from pausepoint.model.endings import is_over
 from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
-from pausepoint.runtime.hold import report_ended
 from pausepoint.runtime.inside import place
+from pausepoint.runtime.park import report_ended
 from pausepoint.stores.found import Found
 
 PAGE = 100

@@ -198,7 +198,7 @@ class Pickup:
         drive.questions_expire, drive.strict = service.questions_expire, service.strict
         drive.on_step = service.on_step
         drive.streams = service.streams
-        drive.hold = service.hold if workflow.hold is None else workflow.hold
+        drive.keeper.hold = service.hold if workflow.hold is None else workflow.hold
         drive.load(past)
         return service.driver.begin(drive)
 

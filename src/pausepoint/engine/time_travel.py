@@ -58,7 +58,7 @@ from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import Record, RecordKind, first_digest, seal
 from pausepoint.model.sessions import Pause, QuestionChange, QuestionStatus, SessionRow, Status
-from pausepoint.runtime.hold import report_ended
+from pausepoint.runtime.park import report_ended
 
 LEFT_OPEN = ("operator", "budget")
 """The kinds of pauses that do not depend on the session's position. A rewind leaves them open."""

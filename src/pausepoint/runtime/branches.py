@@ -190,14 +190,14 @@ class Arrivals:
                 self.unread = False
                 await self.visit.uninterrupted(self._read())
         except Exception as error:  # no code of the step waits for this
-            self.visit.host.give_up(error)
+            self.visit.host.requests.give_up(error)
         finally:
             self.reading = None
 
     async def _read(self) -> None:
         visit = self.visit
         try:
-            signals = await visit.host.new_signals()
+            signals = await visit.host.requests.new_signals()
         except DamagedRecord:
             visit.recheck_waits()  # the branch that needs the damaged signal finds out
             return

@@ -30,7 +30,6 @@ from pausepoint.errors import (
     OversizedValue,
     StateRefused,
     StepError,
-    StepTimeout,
     StoreError,
     Unanswered,
     WriteRefused,
@@ -51,9 +50,13 @@ from pausepoint.name import variable
 from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.children import Children
 from pausepoint.runtime.context import Context
-from pausepoint.runtime.hold import OnStep, end_parked
+from pausepoint.runtime.hold import Held, OnStep
 from pausepoint.runtime.inside import StepPlace, enter, place
-from pausepoint.runtime.requests import Interrupt, Requests
+from pausepoint.runtime.interrupts import Exited, Interrupter
+from pausepoint.runtime.keep import Keeper
+from pausepoint.runtime.park import Parking, end_parked
+from pausepoint.runtime.pickup import begin_resumed
+from pausepoint.runtime.requests import Requests
 from pausepoint.runtime.streams import Sender, Streams
 from pausepoint.runtime.visit import Frame, Visit
 from pausepoint.stores.base import Store
@@ -66,29 +69,29 @@ OURS = (*(str(_PACKAGE / room) for room in _ROOMS), str(Path(concurrent.futures.
 """Where the frames are that a traceback leaves out: they are the same every time."""
 
 
-class Exited(Exception):
-    """Raised when a step exits before it ends, because of a pause, a shutdown or an abort."""
+class Drive(Held):
+    """One session while this engine holds it. It is also the ``host`` of its visits.
 
+    Its parts share the facts of the session, as `Held`, and each may use those that are made before it.
+    """
 
-class Drive(Requests):
-    """One session while this engine holds it. It is also the ``host`` of its visits."""
+    __slots__ = (
+        "children", "events", "in_code", "interrupter", "keeper", "parking", "publisher", "requests", "sender",
+        "streams",
+    )  # fmt: skip
 
-    __slots__ = ("children", "events", "in_code", "publisher", "sender", "streams")
-
-    visits = Visit  # the testing package replaces this class
+    visits = Visit  # the testing package replaces these classes
+    keepers = Keeper
 
     def __init__(
-        self,
-        store: Store,
-        workflow: Workflow[Any],
-        row: SessionRow,
-        clock: Clock,
-        limits: Limits,
-        children: Children,
+        self, store: Store, workflow: Workflow[Any], row: SessionRow, clock: Clock, limits: Limits, children: Children,
         changed: Callable[[str], None] = lambda session_id: None,
-    ) -> None:
-        super().__init__(store, workflow, row, clock, limits)
-        self.changed = changed
+    ) -> None:  # fmt: skip
+        super().__init__(store, workflow, row, clock, limits, changed)
+        self.interrupter = Interrupter(self)
+        self.requests = Requests(self, self.interrupter)
+        self.parking = Parking(self, self.requests)
+        self.keeper = self.keepers(self, self.interrupter, self.requests, self.parking)
         self.children = children
         self.events = workflow.events
         self.streams: Streams | None = None  # of live output; a rehearsal sends none
@@ -96,11 +99,16 @@ class Drive(Requests):
         self.publisher: Publisher | None = None  # only if the workflow publishes artifacts
         self.in_code = False  # whether an exception raised now comes from the step's own code
 
+    @property
+    def code_task(self) -> asyncio.Task[Any] | None:
+        """The task that runs the step's own code."""
+        return self.interrupter.task
+
     # the run
 
     async def run(self) -> None:
         """Drive the session until it parks. ``broken`` is set if the drive itself fails."""
-        self.task = asyncio.current_task()
+        self.interrupter.task = asyncio.current_task()
         enter(None)  # a step may have started this session
         waiting_thread.set(None)
         with self.ledger.watch.session(self.workflow.version, self.resumed):
@@ -118,15 +126,15 @@ class Drive(Requests):
                 with suppress(StoreError):
                     await self.store.release(self.row.key, self.row.fence)
         except asyncio.CancelledError:
-            await self._release_after_error("the event loop ended")
+            await self.parking.release_after_error("the event loop ended")
             raise
         except BaseException as error:
-            await self._release_after_error(f"{type(error).__name__}: {error_text(error)}")
+            await self.parking.release_after_error(f"{type(error).__name__}: {error_text(error)}")
             self.ledger.breaks(error)
             if not isinstance(error, Exception):
                 raise
         finally:
-            for task in (self.confirming, self.keeping):
+            for task in (self.requests.confirming, self.keeping):
                 if task is not None:
                     task.cancel()
             if self.sender is not None:
@@ -136,14 +144,12 @@ class Drive(Requests):
             self.changed(self.session_id)
 
     async def _run(self) -> None:
-        if self.picked_up:
-            await self._begin_resumed()
-        else:
-            await self._read_requests()
+        if not self.picked_up or not await begin_resumed(self):
+            await self.requests.read()
         if self.line.trail is not None:
             self.publisher = Publisher(self, self.line.trail, self.ledger)
             await self._repair(self.publisher)
-        while self._may_continue() or not await self._parked():
+        while self.may_continue() or not await self.parking.parked():
             if self.line.held_by_guard:
                 await self._settle_again()
                 continue
@@ -169,10 +175,10 @@ class Drive(Requests):
     async def _run_visit(self, step: BoundStep) -> None:
         attempt = self.line.attempts + 1
         self.parks = None
-        self.kept_for = 0.0
+        self.keeper.kept_for = 0.0
         while True:
             self.in_code = False
-            if self.lease_is_short and not await self.renewed():
+            if self.requests.lease_is_short and not await self.requests.renewed():
                 return
             try:
                 if self.publisher is not None and await self._reuse(step, self.publisher):
@@ -205,7 +211,7 @@ class Drive(Requests):
                     return
                 attempt += 1
                 continue
-            took = int((self.clock.monotonic() - started - self.kept_for) * 1e6)
+            took = int((self.clock.monotonic() - started - self.keeper.kept_for) * 1e6)
             if took < 0:  # the two clocks may differ by a little
                 took = 0
             await self._checkpoint(step, changes, blobs, took=took, attempts=attempt, refused=refused)
@@ -247,10 +253,10 @@ class Drive(Requests):
         values = lent.values
         if step.session_id is not None:
             values[step.session_id] = SessionId(self.session_id)
-        if self.broken is not None or (self.lease_is_short and not await self.renewed()):
+        if self.broken is not None or (self.requests.lease_is_short and not await self.requests.renewed()):
             raise Exited  # the lease ended during the reads above
-        assert self.task is not None
-        inside = StepPlace(self._open_visit, step, attempt, self.task)
+        assert self.interrupter.task is not None
+        inside = StepPlace(self._open_visit, step, attempt, self.interrupter.task)
         if step.context is not None:
             visit, root = inside.opened()
             values[step.context] = Context(visit, root) if step.is_async else BlockingContext(visit, root)
@@ -293,25 +299,25 @@ class Drive(Requests):
             self.sender.begin(self.line)
 
     async def _call(self, step: BoundStep, values: dict[str, Any], inside: StepPlace) -> Any:
-        """Run the step's code at the place ``inside``. Raises the exception from `_exit_of` if it was interrupted."""
+        """Run the step's code at the place ``inside``. Raises what `Interrupter.exit_of` returns if it must exit."""
         if inside.task.cancelling():
-            self._forget_stale_cancels()
+            self.interrupter.forget_stale_cancels()
         if step.timeout is not None:
-            self.timer = asyncio.get_running_loop().call_later(step.timeout, self._time_out)
-        self.in_step = self.in_code = True
+            self.interrupter.start_timer(step.timeout)
+        self.interrupter.in_step = self.in_code = True
         enter(inside)
         try:
             value = await (step.fn(**values) if step.is_async else in_thread(step.fn, **values))
         except (Exception, asyncio.CancelledError) as error:
-            self.in_step = False
+            self.interrupter.in_step = False
             cancelled = isinstance(error, asyncio.CancelledError)
-            why, _ = await self._take_back_interrupt(cancelled)
-            if why is None and cancelled and _being_cancelled(self.task):
+            why, _ = await self.interrupter.take_back(cancelled)
+            if why is None and cancelled and self.interrupter.is_cancelled:
                 raise
-            if not await self.step_may_end():
+            if not await self.keeper.step_may_end():
                 raise Exited from None
             if why is not None:
-                raise self._exit_of(step, why) from None
+                raise self.interrupter.exit_of(step, why) from None
             if cancelled:
                 raise StepError(
                     f"Step {step.name!r} cancelled its own task. To make the step fail, raise an exception instead."
@@ -320,55 +326,18 @@ class Drive(Requests):
         finally:
             if place() is inside:  # not so if this coroutine is closed in another task
                 enter(None)
-            self.in_step = False
-            if self.timer is not None:
-                self.timer.cancel()
-                self.timer = None
+            self.interrupter.in_step = False
+            self.interrupter.stop_timer()
         self.in_code = False
-        if self.keeping is not None and not await self.step_may_end():
+        if self.keeping is not None and not await self.keeper.step_may_end():
             raise Exited
-        if self.interrupt is not None:
-            why, unseen = await self._take_back_interrupt()
+        if self.interrupter.why is not None:
+            why, unseen = await self.interrupter.take_back()
             if why is not None and not unseen:
-                raise self._exit_of(step, why)
+                raise self.interrupter.exit_of(step, why)
         if self.visit is not None:
             await _finish(self.visit)
         return value
-
-    def _forget_stale_cancels(self) -> None:
-        """Forget cancellations that an earlier attempt or step has left behind. A real one would have ended it."""
-        while self.task is not None and self.task.cancelling():
-            self.task.uncancel()
-
-    async def _take_back_interrupt(self, cancelled: bool = True) -> tuple[Interrupt | None, bool]:
-        """Return why the step was interrupted, if it was, and whether it ended before it saw the cancellation.
-
-        ``cancelled``: whether it may have been cancelled from outside too. A step with another error was not.
-        """
-        why, self.interrupt = self.interrupt, None
-        if why is None:
-            return None, False
-        unseen = False
-        try:
-            await asyncio.sleep(0)
-        except asyncio.CancelledError:
-            unseen = True
-        cancels, self.cancels = self.cancels, 0
-        left = [self.task.uncancel() for _ in range(cancels)] if self.task is not None else []
-        if cancelled and left and left[-1] > self.stale_cancels:
-            raise asyncio.CancelledError  # the task was cancelled from outside too
-        return why, unseen
-
-    def _exit_of(self, step: BoundStep, why: Interrupt) -> Exception:
-        if why == "timeout":
-            return StepTimeout(
-                f"Step {step.name!r} exceeded its timeout of {step.timeout:g} s. Raise @step(timeout=...), or split"
-                " the step."
-            )
-        demand, self.demand = self.demand, None
-        if demand is None or why == "abort" or self.ledger.parked:  # parked: the step was kept in memory
-            return Exited()
-        return demand
 
     async def _unanswered(self, error: Exception) -> bool:
         """Pause the session if the only errors are unanswered questions; a resume asks them again."""
@@ -398,8 +367,8 @@ class Drive(Requests):
         sleep = asyncio.ensure_future(self.clock.sleep(seconds))
         try:
             while not self.must_stop and not sleep.done():
-                self.nudge.clear()
-                nudged = asyncio.ensure_future(self.nudge.wait())
+                self.requests.nudge.clear()
+                nudged = asyncio.ensure_future(self.requests.nudge.wait())
                 try:
                     await asyncio.wait([sleep, nudged], return_when=asyncio.FIRST_COMPLETED)
                 finally:
@@ -440,8 +409,8 @@ class Drive(Requests):
             line.state.forget()
         if self.publisher is not None:
             await self._publish(self.publisher, step.name, refused)
-        if step.name == self.until and self._may_continue():
-            await self._pause_after(step.name)
+        if step.name == self.until and self.may_continue():
+            await self.parking.pause_after(step.name)
 
     async def _publish(self, publisher: Publisher, step: str, refused: FolderRefused | None) -> None:
         """Publish the files of a committed checkpoint. If the disk refuses them, pause; a resume publishes them."""
@@ -515,7 +484,7 @@ class Drive(Requests):
         try:
             await self.ledger.commit(kind, self.line.step, self.line.visit, body, blobs, **facts)
         except Exception:
-            self._interrupt("abort")
+            self.interrupter.interrupt("abort")
             raise
 
     async def mail(
@@ -561,10 +530,6 @@ class Drive(Requests):
         """Show progress to followers now; it is stored with the next record."""
         self.ledger.progress = (done, total)
         self.changed(self.session_id)
-
-
-def _being_cancelled(task: asyncio.Task[None] | None) -> bool:
-    return task is not None and task.cancelling() > 0
 
 
 def _failure(step: str, error: Exception, attempts: int) -> Failure:

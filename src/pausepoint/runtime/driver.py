@@ -45,7 +45,7 @@ class Run:
     async def finished(self) -> None:
         """Wait until the drive has ended, or has parked the session and keeps its step."""
         while (drive := self.drive) is not None and not self.ended.is_set():
-            await drive.quiet.wait()
+            await drive.keeper.quiet.wait()
             if drive.is_kept:
                 return
 
@@ -100,10 +100,10 @@ class LocalDriver:
         """Drive a session in the background."""
         if (former := self.drive(drive.session_id)) is not None:
             # This engine took the session over from itself. The watcher sees only the new drive: notify the old one.
-            former.notice(drive.row.fence, former.flags)
-        drive.on_parked = lambda: self.on_news()  # the slot of a kept session is free, although its drive goes on
-        drive.is_unread = lambda: self._is_unread(drive.row.key)
-        drive.on_resumed = self._watch_loop
+            former.requests.notice(drive.row.fence, former.flags)
+        drive.keeper.on_parked = lambda: self.on_news()  # its slot is free, although its drive has not ended
+        drive.requests.is_unread = lambda: self._is_unread(drive.row.key)
+        drive.keeper.on_resumed = self._watch_loop
         task = asyncio.get_running_loop().create_task(drive.run(), name=f"{NAME} {drive.session_id}")
         run = self.runs[drive.session_id] = Run(drive, task)
         self.troubles.pop(drive.session_id, None)
@@ -112,7 +112,7 @@ class LocalDriver:
         self._watch_loop()
         task.add_done_callback(lambda done: self._ended(run, drive))
         if self.ending:
-            drive.stop(self.ending)
+            drive.requests.stop(self.ending)
         return run
 
     def _watch_loop(self) -> None:
@@ -142,7 +142,7 @@ class LocalDriver:
         if not run.task.cancelled():
             run.task.exception()  # stored as ``broken``; retrieved here so that asyncio does not warn about it
         run.ended.set()
-        drive.quiet.set()
+        drive.keeper.quiet.set()
         self.changed(drive.session_id)
         if drive.row.parent_id is not None:  # callers that wait for a parent also wait for this session
             self.changed(drive.row.parent_id)
@@ -199,7 +199,7 @@ class LocalDriver:
         """Make a step that is kept here exit, and wait for it: the session is about to change or to start again."""
         run = self.runs.get(session_id)
         if run is not None and run.drive is not None and run.is_kept:
-            run.drive.stop_keeping()
+            run.drive.keeper.stop_keeping()
             await run.ended.wait()
 
     def drive(self, session_id: str) -> Drive | None:
@@ -238,7 +238,7 @@ class LocalDriver:
             await asyncio.wait(self.background)
         for run in list(self.runs.values()):
             if run.drive is not None:
-                run.drive.stop(reason)
+                run.drive.requests.stop(reason)
         while self.runs:
             await asyncio.wait([run.task for run in self.runs.values()])
             await asyncio.sleep(0)
@@ -253,13 +253,13 @@ class LocalDriver:
         """Stop the drives that are under a lease which has ended. Their sessions stay at their last record."""
         for run in list(self.runs.values()):
             if run.drive is not None:
-                run.drive.end_with_lease()
+                run.drive.requests.end_with_lease()
 
     def abort(self, reason: str) -> None:
         """Stop every drive immediately."""
         for run in list(self.runs.values()):
             if run.drive is not None:
-                run.drive.stop(reason, now=True)
+                run.drive.requests.stop(reason, now=True)
 
     def in_background(self, work: Coroutine[Any, Any, None]) -> None:
         """Run a coroutine in the background; `stop` waits for it."""
@@ -326,7 +326,7 @@ class LocalDriver:
             finally:
                 self._in_reading = frozenset()
             for key, (fence, flags) in found.items():
-                driven[key].notice(fence, flags)
+                driven[key].requests.notice(fence, flags)
 
     def _is_unread(self, key: int) -> bool:
         """Return whether requests to a session may have arrived that its drive does not know."""

@@ -18,7 +18,6 @@ from pausepoint.errors import StepExited
 from pausepoint.runtime.blocking import BlockingContext
 from pausepoint.runtime.context import Context
 from pausepoint.runtime.drive import Drive
-from pausepoint.runtime.requests import Interrupt
 from pausepoint.runtime.visit import Frame, Visit, Wait
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ class Block:
         try:
             return await self.ended
         except asyncio.CancelledError:
-            self._exit(visit, abort=drive.interrupt != "exit")
+            self._exit(visit, abort=drive.interrupter.why != "exit")
             raise
 
     def end(self, output: dict[str, Any] | None, error: Exception | None = None) -> None:
@@ -137,16 +136,19 @@ class GuestDrive(Drive):
     """A drive whose step is the block of a visit."""
 
     visits = GuestVisit
-    block: Block
+
+    def __init__(self, block: Block, *args: Any) -> None:
+        super().__init__(*args)
+        self.block = block
+        self.interrupter.on_interrupt = self._exit_block
 
     @property
     def code_task(self) -> asyncio.Task[Any] | None:
         return self.block.task
 
-    def _interrupt(self, why: Interrupt) -> None:
-        # From now on, every operation of the block raises the signal.
-        self.block.exited = self.block.exited or self.in_step
-        super()._interrupt(why)
+    def _exit_block(self) -> None:
+        """Make every operation of the block raise the signal from now on."""
+        self.block.exited = self.block.exited or self.interrupter.in_step
 
     async def _run_visit(self, step: BoundStep) -> None:
         await super()._run_visit(replace(step, fn=self._run_block))

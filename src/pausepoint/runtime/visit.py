@@ -223,8 +223,8 @@ class Visit:
             return
         if self.handover.open:
             await self.settle_mail(frame)
-        if self.host.may_have_news():  # a pause, or another engine has taken the session over
-            await self.uninterrupted(self.host.look())
+        if self.host.requests.may_have_news():  # a pause, or another engine has taken the session over
+            await self.uninterrupted(self.host.requests.look())
         await self._until_it_may_start(frame)
         while self.host.budgeted is not False:
             if reason := await self.uninterrupted(self.host.over_budget()):
@@ -239,15 +239,15 @@ class Visit:
     async def _until_it_may_start(self, frame: Frame) -> bool:
         """Wait while an operation must not start. Return whether it had to wait."""
         waited = False
-        while (halts := self._may_not_start()) or self.host.lease_is_short:
+        while (halts := self._may_not_start()) or self.host.requests.lease_is_short:
             await (self.halt(frame) if halts else self.leased())
             waited = True
         return waited
 
     async def leased(self) -> None:
         """Return if the engine is sure to have the session for a while. Otherwise wait, or let the step be aborted."""
-        if self.host.lease_is_short:
-            await self.uninterrupted(self.host.renewed())
+        if self.host.requests.lease_is_short:
+            await self.uninterrupted(self.host.requests.renewed())
             self.check_open()
 
     def _may_not_start(self) -> bool:
@@ -506,7 +506,7 @@ class Visit:
     async def refuse(self, frame: Frame, kind: PauseKind, reason: str) -> None:
         """Pause the session as soon as nothing is in flight."""
         self.refused = True
-        self.host.demand_pause(kind, reason)
+        self.host.interrupter.demand_pause(kind, reason)
         await self.halt(frame)
 
     async def halt(self, frame: Frame) -> None:
@@ -556,7 +556,7 @@ class Visit:
                 self.lingering = True
                 self.loop.call_soon(self._linger, LINGER, self.moves)
         elif self.waits or self.halted or self.host.stopping:
-            self.host.exit_step()
+            self.host.keeper.exit_step()
 
     def _holds(self) -> bool:
         """Return whether a branch continues so soon that the step does not exit, unless the session must stop."""
@@ -569,7 +569,7 @@ class Visit:
             try:
                 await self.settle_mail(None)
             except Exception as error:  # no code of the step waits for this
-                self.host.give_up(error)
+                self.host.requests.give_up(error)
 
     def _end_rest(self) -> None:
         if self.resting is not None:
@@ -590,7 +590,7 @@ class Visit:
                 self.resting = self.loop.call_later(seconds, self._linger, 0, self.moves)
                 return
             # Under a pause it is unknown whether all branches wait; the next resume finds out.
-            self.host.exit_step(waits=self.host.stopping or not self.host.must_stop)
+            self.host.keeper.exit_step(waits=self.host.stopping or not self.host.must_stop)
         else:
             self.settle()
 

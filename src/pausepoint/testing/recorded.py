@@ -27,8 +27,9 @@ from pausepoint.log.state import Blobs, Change, Inline
 from pausepoint.model.pauses import Paused
 from pausepoint.model.records import Record
 from pausepoint.runtime.children import Children
-from pausepoint.runtime.drive import Drive, Exited
+from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.inside import StepPlace
+from pausepoint.runtime.interrupts import Exited
 from pausepoint.runtime.spending import unmarked
 from pausepoint.runtime.visit import Frame, Operation
 from pausepoint.stores.base import Store
@@ -175,7 +176,7 @@ class _RehearsedDrive(Drive):
         self.access = StateAccess(self.workflow, line.state.copy(), self.store, self.limits)
         self.access.fill_new_fields()
         self.flags = msgspec.structs.replace(self.flags, pause_requested=False, cancel_requested=False)
-        self.task = asyncio.current_task()
+        self.interrupter.task = asyncio.current_task()
 
     async def over_budget(self, asking: int = 0) -> str:
         """Return no reason to stop: a rehearsal spends nothing."""

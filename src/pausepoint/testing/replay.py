@@ -17,8 +17,10 @@ from pausepoint.errors import NotReplayable
 from pausepoint.log.access import StateAccess
 from pausepoint.log.state import Blobs, Change
 from pausepoint.model.commits import Facts
-from pausepoint.runtime.drive import Drive, Exited
+from pausepoint.runtime.drive import Drive
 from pausepoint.runtime.inside import StepPlace
+from pausepoint.runtime.interrupts import Exited
+from pausepoint.runtime.keep import Keeper
 from pausepoint.runtime.visit import Frame, Operation, Visit
 
 C = TypeVar("C", bound=Engine)
@@ -85,16 +87,21 @@ class ReplayingVisit(Visit):
             release.cancel()
 
 
+class NoKeeper(Keeper):
+    """Keeps no step in memory: it would prove nothing about its replay."""
+
+    def _may_keep(self) -> bool:
+        return False
+
+
 class ReplayingDrive(Drive):
     """A drive that exits a step after each operation, reads the log again and starts the step from its top."""
 
     visits = ReplayingVisit
+    keepers = NoKeeper
     expected: frozenset[str] = frozenset()
     kept_ids: set[str]  # of the current attempt
     again = False
-
-    def _may_keep(self) -> bool:
-        return False  # a step that is kept in memory proves nothing about its replay
 
     async def _attempt(self, step: BoundStep, attempt: int, blobs: Blobs) -> tuple[Change, ...]:
         self.kept_ids = set()  # the next attempt need not repeat the operations of a failed one
