@@ -90,7 +90,7 @@ class Desk:
                 memo, state or self.state(), session_id="s1", folder=self.folder, paused=until is not None
             )
             if until is not None:
-                await session.resume(until=until)
+                await session.resume(pause_after=until)
             return await session.outcome()
 
     async def resume(self, **options: Any) -> Outcome[MemoState]:

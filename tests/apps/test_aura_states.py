@@ -86,7 +86,7 @@ def up_to(store: Path, last: str | None, session_id: str = "s1") -> WorkflowStat
         state = starting(STUDENT_MAIL, reports=store.parent / "reports")
         engine.start(aura, state, session_id=session_id, owner=STUDENT_MAIL, paused=True)
         if last is not None:
-            engine.session(session_id).resume(until=last).outcome()
+            engine.session(session_id).resume(pause_after=last).outcome()
     found = get_workflow_state(session_id, store=store)
     assert found is not None
     return found

@@ -274,7 +274,7 @@ async def test_seven_of_ten_sections_are_kept_without_any_record_too(desk: Desk,
     state = desk.state()
     async with desk.engine("other.db") as engine:
         session = await session_of(engine, looked_at(desk.folder, lambda: state), lambda: state)
-        await session.resume(until="draft")
+        await session.resume(pause_after="draft")
         await session.outcome()
     assert calls.sections() == SECTIONS[7:]
     assert {path: desk.contents()[path] for path in before} == before
@@ -504,7 +504,7 @@ async def test_every_agent_can_be_where_another_store_goes_on_from_the_folder(
         async with desk.engine(f"{agent}.db") as engine:
             session = await engine.rebuild(desk.folder, memo)
             assert await session.state() == before
-            await session.resume(until=agent if agent != AGENTS[-1] else None)
+            await session.resume(pause_after=agent if agent != AGENTS[-1] else None)
             outcome = await session.outcome()
         assert calls.taken() == [agent]
         assert (outcome.status is Status.COMPLETED) == (agent == AGENTS[-1])

@@ -69,7 +69,7 @@ def test_a_session_goes_through_all_stages_in_their_order(engine: BlockingEngine
 
 def test_a_session_in_the_wrong_stage_goes_nowhere_and_keeps_its_state(engine: BlockingEngine) -> None:
     session = engine.start(planner, sessions.starting(INPUTS), session_id="s1", paused=True)
-    session.resume(until="collect")
+    session.resume(pause_after="collect")
     session.outcome()
     engine.session("s1").edit({"status": "planning"})
     before = sessions.state_of(engine, "s1")
@@ -115,7 +115,7 @@ def test_ingesting_is_not_left_with_a_file_that_is_partial_unless_it_is_marked_s
     book = long_text(tmp_path / "book.txt", chapters=4)
     state = sessions.starting(INPUTS, [Upload(path=book, course_ids=["hist"]), *FILES])
     session = engine.start(planner, state, session_id="s1", paused=True)
-    session.resume(until="collect")
+    session.resume(pause_after="collect")
     session.outcome()
     (file_id,) = (
         each for each, file in sessions.state_of(engine, "s1").file_registry.items() if file.filename == "book.txt"
@@ -268,7 +268,7 @@ def test_a_moved_date_makes_one_more_plan_and_the_others_stay_readable(
 def test_a_date_can_be_moved_wherever_the_session_stands(engine: BlockingEngine, stands_at: str) -> None:
     engine.start(planner, sessions.starting(INPUTS, FILES), session_id="s1", paused=True)
     if stands_at != "nowhere":
-        engine.session("s1").resume(until=stands_at).outcome()
+        engine.session("s1").resume(pause_after=stands_at).outcome()
     sessions.replan(engine, "s1", midterms={"hist": date(2030, 3, 2)})
     document = go_on(engine)
     assert (document.status, document.planning_state.last_midterm_date) == ("completed", date(2030, 3, 2))

@@ -86,7 +86,7 @@ ROUND = ["write", "review"]
 async def started(engine: Engine, workflow: Workflow[Paper], folder: Path, until: str | None = None) -> Session[Paper]:
     calls.taken()
     session = await engine.start(workflow, session_id="s1", folder=folder, paused=True)
-    await (await session.resume(until=until)).outcome()
+    await (await session.resume(pause_after=until)).outcome()
     return session
 
 
@@ -113,7 +113,7 @@ async def test_an_edit_of_what_every_round_has_read_is_redone_from_the_first_rou
 async def test_the_same_in_the_middle_of_a_loop(folder: Path) -> None:
     async with Engine(folder.parent / "hold.db", signals=False) as engine:
         session = await started(engine, paper, folder, until="review")
-        await (await session.resume(until="review")).outcome()
+        await (await session.resume(pause_after="review")).outcome()
         assert calls.taken() == ["collect", "stamp", *ROUND * 2]
         (folder / "sources.md").write_text("new")
         outcome = await (await session.resume(edits="accept")).outcome()
@@ -184,7 +184,7 @@ async def test_a_plan_in_the_middle_of_a_loop_has_one_step_that_comes_next(folde
         (folder / "draft.md").write_text("[by hand]")
         verdicts = {each.step: each.verdict for each in await session.plan()}
         calls.taken()
-        await (await session.resume(edits="accept", until="write")).outcome()
+        await (await session.resume(edits="accept", pause_after="write")).outcome()
     assert verdicts == {"collect": "done", "stamp": "done", "write": "may run", "review": "next", "finish": "may run"}
     assert calls.taken() == ["review", "write"]
 

@@ -64,7 +64,7 @@ class World:
         before: Any = await self.engine.session("s1").state()
         plan = await self.engine.session("s1").plan(rerun=rerun)
         planned = [each.step for each in plan if each.verdict in ("next", "will run")]
-        session = await self.engine.session("s1").resume(edits="accept", rerun=rerun, until=until)
+        session = await self.engine.session("s1").resume(edits="accept", rerun=rerun, pause_after=until)
         ended = (await session.outcome()).status.value == "completed"
         ran = [name for name in calls.taken() if name in STEPS]
         assert ran == (planned if ended else planned[: len(ran)]), f"{plan}"

@@ -36,7 +36,7 @@ async def stopped_after(desk: Desk, last: str) -> None:
     async with desk.engine() as engine:
         options: dict[str, Any] = {"session_id": "s1", "folder": desk.folder, "paused": True}
         session = await engine.start(desk.workflow, company="Fern", **options)
-        await session.resume(until=last)
+        await session.resume(pause_after=last)
         await session.outcome()
 
 
@@ -146,7 +146,7 @@ async def test_an_edit_of_the_state_that_a_step_has_read_is_in_the_folder_too(tm
     await stopped_after(desk, "draft")
     async with desk.engine() as engine:
         await engine.session("s1").edit(company="Moss")
-        outcome = await (await engine.session("s1").resume(until="header")).outcome()
+        outcome = await (await engine.session("s1").resume(pause_after="header")).outcome()
     async with desk.engine("other.db") as engine:
         session = await engine.rebuild(desk.folder, rated)
         assert await session.state() == outcome.state
@@ -307,7 +307,7 @@ async def test_those_that_have_begun_and_are_not_complete_are_known(desk: Desk, 
         where = folders.make()
         async with desk.engine(f"{last}.db") as engine:
             session = await engine.start(rated, company="Fern", folder=where, paused=True)
-            await session.resume(until=last)
+            await session.resume(pause_after=last)
             await session.outcome()
     folders.make()
     assert [path.name for path in folders.incomplete(rated)] == ["Fern-v0.0.1", "Fern-v0.0.2"]
@@ -375,7 +375,7 @@ async def test_a_session_that_was_migrated_on_its_way_is_rebuilt_from_its_folder
     listed: list[Step[..., Any]] = [research, draft, header, finalize, rate]
     newer = Workflow("rated", state=Newer, steps=listed, version=2, migrations=[with_region])
     async with Engine(desk.path / "hold.db", workflows=[newer], signals=False) as engine:
-        outcome = await (await engine.session("s1").resume(until="header")).outcome()
+        outcome = await (await engine.session("s1").resume(pause_after="header")).outcome()
     assert outcome.state.region == "Sussex"
     calls.taken()
     async with Engine(desk.path / "newer.db", workflows=[newer], signals=False) as engine:

@@ -78,7 +78,7 @@ async def test_edits_of_the_state_are_in_the_folder_whenever_they_were_made_and_
             memo, company="Fern", session_id="s1", folder=desk.folder, paused=True
         )
         await session.edit(company="Moss")  # before the first step
-        await (await session.resume(until="draft")).outcome()
+        await (await session.resume(pause_after="draft")).outcome()
         await session.edit(score=1.0)  # nobody reads it
         await (await session.resume()).outcome()
         await session.edit(outline=["01-intro"])  # behind the last step
@@ -209,7 +209,7 @@ async def redone_elsewhere(path: Path, session: Session[Note], steps: list[str])
 async def test_a_step_that_is_redone_after_a_rebuild_sees_what_was_edited_before_it_ran(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db", signals=False) as engine:
         session = await engine.start(note, session_id="s1", folder=tmp_path / "out", paused=True)
-        await (await session.resume(until="begin")).outcome()
+        await (await session.resume(pause_after="begin")).outcome()
         await session.edit(text="by hand", topic="moss")
         outcome = await (await session.resume()).outcome()
         assert outcome.state.end == "polished(by hand): one, two"

@@ -65,7 +65,7 @@ async def test_a_file_that_is_edited_after_its_field_was_edited_in_the_state_tak
     desk = Desk(tmp_path)
     async with desk.engine() as engine:
         session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
-        await (await session.resume(until="research")).outcome()
+        await (await session.resume(pause_after="research")).outcome()
         await session.edit(research=[Finding(claim="Edited in the state.")])
         desk.edit_research("Moss, in the file.")
         outcome = await (await session.resume()).outcome()
@@ -78,7 +78,7 @@ async def test_who_has_read_an_edit_of_the_state_is_stale_when_the_file_is_edite
     desk = Desk(tmp_path)
     async with desk.engine() as engine:
         session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
-        await (await session.resume(until="research")).outcome()
+        await (await session.resume(pause_after="research")).outcome()
         await session.edit(research=[Finding(claim="Edited in the state.")])
         await (await session.resume()).outcome()
         calls.taken()
@@ -268,7 +268,7 @@ async def test_who_has_read_an_edit_of_what_a_step_wrote_is_stale_when_that_step
     desk = Desk(tmp_path)
     async with desk.engine() as engine:
         session = await engine.start(desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True)
-        await (await session.resume(until="header")).outcome()
+        await (await session.resume(pause_after="header")).outcome()
         await session.edit(header="# by Bo\n")
         assert (await (await session.resume()).outcome()).state.memo.startswith("# by Bo\n")
         calls.taken()

@@ -102,7 +102,7 @@ async def test_an_edit_that_nobody_has_read_is_taken_in_and_said(tmp_path: Path)
         session = await engine.start(
             desk.workflow, company="Fern", session_id="s1", folder=desk.folder, paused=True
         )  # fmt: skip
-        await session.resume(until="research")
+        await session.resume(pause_after="research")
         await session.outcome()
     assert calls.taken() == ["research"]
     desk.edit_research()
@@ -358,7 +358,7 @@ async def test_what_is_kept_and_spared_stays_so_over_an_interruption_unless_some
     """The redoing is stopped half way, and another file is edited before it goes on."""
     desk.file("2-sections/02-team.md").unlink()
     async with desk.engine() as engine:
-        await (await engine.session("s1").resume(until="draft")).outcome()
+        await (await engine.session("s1").resume(pause_after="draft")).outcome()
         assert calls.taken() == ["draft", "02-team"]
         plan = await engine.session("s1").plan()
         assert [each.verdict for each in plan] == ["done", "done", "done", "will run"]

@@ -259,7 +259,7 @@ def test_a_plan_knows_what_is_to_run_again(project: Project) -> None:
     shown = project("resume", "fern", "--dry-run", "--rerun", "research").stdout
     assert "Runs again: research (" in shown
     assert "finalize (" in shown
-    assert project("resume", "fern", "--rerun", "research", "--until", "research").code == 3
+    assert project("resume", "fern", "--rerun", "research", "--pause-after", "research").code == 3
     assert project.calls() == ["research"]
     project("resume", "fern")
     project.calls()

@@ -258,7 +258,7 @@ def untouched(tmp_path_factory: pytest.TempPathFactory) -> Night:
         (("pause", "x", "--dry-run"), 2, "--dry-run needs filters."),
         (("resume", "x", "--tag", "night"), 2, "Give a session or filters (--tag night), not both."),
         (("resume", "--tag", "night", "--steal"), 2, "--steal cannot be used with filters."),
-        (("resume", "--tag", "night", "--until", "keep"), 2, "--until: 'keep' is not a time. Write how long ago"),
+        (("resume", "--tag", "night", "--pause-after", "keep"), 2, "--pause-after cannot be used with filters."),
         (("resume", "--tag", "night", "--hand-over", "--wake"), 2, "--wake cannot be used with --hand-over."),
         (("resume", "--tag", "nigth"), 4, "No session has the tag 'nigth'. Did you mean 'night'?"),
         (("resume", "--tag", "night", "--jobs", "0"), 2, "--jobs: '0' is not accepted."),

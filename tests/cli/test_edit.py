@@ -104,7 +104,7 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
 
 def test_an_edit_goes_on_here_with_run_as_far_as_it_is_told(place: Path) -> None:
     run("rewind", "one", "--to", "write#1", cwd=place)
-    done = run("edit", "one", "--set", "topic=seals", "--run", "--until", "review", "--json", cwd=place)
+    done = run("edit", "one", "--set", "topic=seals", "--run", "--pause-after", "review", "--json", cwd=place)
     found = json.loads(done.stdout)
     assert (done.code, found["status"], found["state"]["draft"]) == (3, "paused", "seals, draft 1")
 
@@ -453,9 +453,9 @@ def test_a_place_that_is_not_there_is_not_found(place: Path) -> None:
 
 def test_how_far_to_go_is_asked_before_anything_is_changed(place: Path) -> None:
     before = look(place)
-    found = call("rewind", "one", "--to", "write", "--until", "review")
-    assert (found.exit_code, "--until needs --run." in found.stderr) == (2, True)
-    assert call("rewind", "one", "--to", "write", "--run", "--until", "reviw").exit_code != 0
+    found = call("rewind", "one", "--to", "write", "--pause-after", "review")
+    assert (found.exit_code, "--pause-after needs --run." in found.stderr) == (2, True)
+    assert call("rewind", "one", "--to", "write", "--run", "--pause-after", "reviw").exit_code != 0
     assert look(place) == before
 
 

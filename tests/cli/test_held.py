@@ -96,7 +96,7 @@ def test_at_a_terminal_a_paused_step_stays_and_a_resume_without_the_code_continu
         process.until(HELD)
         assert f"step kept by  {pid_of(process)}" in run("show", "x", cwd=folder).stdout
         with chdir(folder):
-            for options in (["--dry-run"], ["--from", "act"], ["--until", "act"]):  # these need the code
+            for options in (["--dry-run"], ["--from", "act"], ["--pause-after", "act"]):  # these need the code
                 refused = CliRunner().invoke(app, ["resume", "x", *options])
                 assert (refused.exit_code, "workflow 'agent'" in refused.stderr) == (2, True), refused.stderr
             wrong = CliRunner().invoke(app, ["resume", "x", "--owner", "bob"])

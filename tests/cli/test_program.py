@@ -190,7 +190,7 @@ def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: D
         process.signal(signal.SIGKILL)
         assert process.wait().code == -signal.SIGKILL
     shop.release("write")
-    paused = run("resume", "mine", "--target", "leaflet:brief", "--until", "write", cwd=shop.root)
+    paused = run("resume", "mine", "--target", "leaflet:brief", "--pause-after", "write", cwd=shop.root)
     assert paused.code == 3, paused
     assert "pausepoint resume mine --target leaflet:brief" in paused.stderr
     done = ours(shop, "resume")

@@ -134,7 +134,7 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     below = desk.root / "notes"
     below.mkdir()
     desk.stored("mine")
-    code, _, err = run("resume", "mine", "--until", "plan", cwd=below)
+    code, _, err = run("resume", "mine", "--pause-after", "plan", cwd=below)
     assert code == 3
     assert last_line(err) == "Resume:  pausepoint resume mine"
     code, out, err = run("run", "brief", "--topic", "squid", "--paused", "--json", cwd=below)
@@ -162,20 +162,20 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     assert (code, err) == (0, "This is a dry run: nothing has run.\n")
     verdicts = re.findall(r"^\W+(done|next|will run) +(\w+)", out, re.MULTILINE)
     assert verdicts == [("done", "plan"), ("done", "research"), ("next", "write"), ("will run", "review")]
-    args = ("resume", session, "--dry-run", "--from", "research", "--until", "write", "--json", *TARGET)
+    args = ("resume", session, "--dry-run", "--from", "research", "--pause-after", "write", "--json", *TARGET)
     code, out, _ = run(*args, cwd=desk.root)
     assert code == 0
     assert [each["verdict"] for each in json.loads(out)["steps"]] == ["done", "next", "will run", "will run"]
     assert desk.calls == []
-    code, said = desk.refused("resume", session, "--until", "plan", *TARGET)
+    code, said = desk.refused("resume", session, "--pause-after", "plan", *TARGET)
     assert (code, "Redo the step with --from plan." in said) == (2, True)
-    code, said = desk.refused("resume", session, "--until", "reviw", *TARGET)
+    code, said = desk.refused("resume", session, "--pause-after", "reviw", *TARGET)
     assert (code, "Did you mean 'review'" in said) == (2, True)
 
 
 def test_from_a_step_until_a_step(desk: Desk) -> None:
     session = desk.failed("review")
-    args = ("resume", session, "--from", "research", "--until", "write", "--by", "Ada", *TARGET)
+    args = ("resume", session, "--from", "research", "--pause-after", "write", "--by", "Ada", *TARGET)
     code, out, err = run(*args, cwd=desk.root)
     assert code == 3
     assert "Resuming from checkpoint: plan" in out
@@ -186,7 +186,7 @@ def test_from_a_step_until_a_step(desk: Desk) -> None:
 
 def test_a_resume_as_another_owner_is_refused_before_the_session_is_rewound(desk: Desk) -> None:
     desk.stored("mine", owner="ann")
-    assert run("resume", "mine", "--until", "plan", *TARGET, cwd=desk.root).code == 3
+    assert run("resume", "mine", "--pause-after", "plan", *TARGET, cwd=desk.root).code == 3
     before = desk.sessions()
     for words in (["--from", "plan"], ["--dry-run"]):
         code, said = desk.refused("resume", "mine", *words, "--owner", "bob", *TARGET)

@@ -140,7 +140,7 @@ def test_a_detached_resume_passes_its_options_on_and_refuses_as_a_plain_one_does
     code, _, err = run(*args, "--owner", "eve", cwd=desk.root)
     assert code == 0, err
     until(lambda: desk.sessions()[0].status is Status.COMPLETED)
-    code, out, _ = run(*args, "--from", "research", "--until", "research", "--json", cwd=desk.root)
+    code, out, _ = run(*args, "--from", "research", "--pause-after", "research", "--json", cwd=desk.root)
     assert (code, json.loads(out)["session_id"]) == (0, session)
     until(lambda: desk.sessions()[0].status is Status.PAUSED)
     assert desk.sessions()[0].step == "write"

@@ -292,7 +292,7 @@ async def test_a_plan_lists_what_had_finished_and_runs_again_with_its_cost() -> 
         await session.rewind("one")  # nothing has run since
         assert again(await session.plan_edit(first="x")) == again(await session.plan()) == both
         assert len(paying.paid) == 3
-        await session.resume(until="one")
+        await session.resume(pause_after="one")
         await session.outcome()
         assert len(paying.paid) == 4
         assert again(await session.plan_rewind("two")) == second

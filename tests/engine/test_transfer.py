@@ -298,7 +298,7 @@ async def noted(folder: Path, path: Path) -> None:
     """Export a session that has published one of two artifacts."""
     async with Engine(":memory:", workflows=[notes]) as engine:
         session = await engine.start(notes, session_id="n1", folder=folder, paused=True)
-        await session.resume(until="jot")
+        await session.resume(pause_after="jot")
         await session.outcome()
         await engine.session("n1").export(path)
 

@@ -226,7 +226,7 @@ async def test_a_verb_that_changes_a_held_session_takes_the_hold_over(verb: Any)
             await box.ends(session, in_place=False)
 
 
-@pytest.mark.parametrize("how", [{"steal": True}, {"wake": True}, {"code": "accept"}, {"until": "agent"}])
+@pytest.mark.parametrize("how", [{"steal": True}, {"wake": True}, {"code": "accept"}, {"pause_after": "agent"}])
 @on_loop
 async def test_a_resume_that_changes_the_run_starts_the_step_again(how: dict[str, Any]) -> None:
     box = Sandbox()

@@ -54,7 +54,7 @@ def test_values_that_do_not_fit_are_named(server: Served) -> None:
         assert "Did you mean 'brief'" in check_problem(unknown, 409)["detail"]
 
 
-@pytest.mark.parametrize("body", [{"until": "wirte"}, {"until": ""}, {"rerun": ["write", "wirte"]}])
+@pytest.mark.parametrize("body", [{"pause_after": "wirte"}, {"pause_after": ""}, {"rerun": ["write", "wirte"]}])
 @pytest.mark.parametrize("ended", [True, False])
 def test_a_resume_names_steps_of_the_workflow(server: Served, body: dict[str, object], ended: bool) -> None:
     name = f"steps-{ended}-{len(str(body))}"

@@ -68,13 +68,13 @@ class _How(NamedTuple):
     steal: bool
     wake: bool
     accept_code: bool
-    until: str | None
+    pause_after: str | None
     exempt: bool  # whether the session may run while everything is paused
 
     @property
     def in_place(self) -> bool:
         """Whether a step that is kept in memory may continue. Otherwise it has to start again."""
-        return not (self.steal or self.wake or self.accept_code or self.until)
+        return not (self.steal or self.wake or self.accept_code or self.pause_after)
 
 
 class Control:
@@ -258,7 +258,7 @@ class Control:
 
     async def resume(
         self, session_id: str, *, by: str | None = None, steal: bool = False, budget: Amount | None = None,
-        wake: bool = False, code: Literal["accept"] | None = None, until: str | None = None,
+        wake: bool = False, code: Literal["accept"] | None = None, pause_after: str | None = None,
         edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (), here: bool = True,
         exempt: bool = True,
     ) -> Session[Any]:  # fmt: skip
@@ -268,8 +268,10 @@ class Control:
         """
         self.service.check_open()
         check_texts(by=by)
-        if until is not None and not isinstance(until, str):
-            raise ValueError(f"until names a step of session {session_id!r}, so it must be a string: {until!r:.80}.")
+        if pause_after is not None and not isinstance(pause_after, str):
+            raise ValueError(
+                f"pause_after names a step of session {session_id!r}, so it must be a string: {pause_after!r:.80}."
+            )
         if code not in (None, "accept"):
             raise ValueError(f"code must be 'accept' or None, not {code!r:.80}.")
         if session_id in self.service.driver.waking:
@@ -279,16 +281,16 @@ class Control:
         if not exempt and row.status not in _NOT_RESUMED and await self.service.store.standing_pause() is not None:
             return self.handle(row.session_id)
         if row.guest:
-            given = {"steal": steal, "code": code, "until": until, "edits": edits, "rerun": rerun}
+            given = {"steal": steal, "code": code, "pause_after": pause_after, "edits": edits, "rerun": rerun}
             options = [name for name, value in given.items() if value]
             return await self._resume_guest(row, by, allowance_of(budget), wake, options)
         if here:
             self.service.check_drives("resume", session_id)
-        elif steal or wake or code or until or edits or rerun:
+        elif steal or wake or code or pause_after or edits or rerun:
             raise ValueError("here=False only closes pauses. You can combine it only with by and budget.")
-        if here and until is not None and row.workflow in self.service.workflows:
+        if here and pause_after is not None and row.workflow in self.service.workflows:
             # It raises for an unknown step, also if the session has completed.
-            self.service.workflows[row.workflow].step(until)
+            self.service.workflows[row.workflow].step(pause_after)
         if here:
             row = await self.artifacts.settle_artifacts(row, edits, as_names(rerun), by)
         session: Session[Any] = self.handle(row.session_id)
@@ -303,7 +305,7 @@ class Control:
             if not self._woke_here(session) and await self._is_still_held(row):
                 raise await self.service.driven(row)
         elif here:
-            how = _How(by, allowance, steal, wake, code is not None, until, exempt)
+            how = _How(by, allowance, steal, wake, code is not None, pause_after, exempt)
             await self._resume_here(session, row, driven, how)
         else:
             await self.withdraw_pauses(row, by, allowance, due=True)
@@ -336,7 +338,7 @@ class Control:
     ) -> tuple[Workflow[Any], Sequence[Record]]:  # fmt: skip
         """Return what is needed to drive a session here, before anything is withdrawn: it may be missing or damaged."""
         workflow = self.service.workflow_of(row)
-        await self._pause_after(workflow, row, how.until, driven)
+        await self._pause_after(workflow, row, how.pause_after, driven)
         self.service.waker.ask(row.session_id)
         return workflow, await self.service.store.records(row.key, row.key_frame)
 
@@ -362,7 +364,7 @@ class Control:
                 resumed=True, by=how.by, wake=how.wake, accept_code=how.accept_code,
             )  # fmt: skip
         except LimitReached:
-            if how.wake or how.accept_code or how.until:
+            if how.wake or how.accept_code or how.pause_after:
                 raise  # the engine that picks it up would not know
             return  # it is due, and an engine picks it up when a slot is free
         except HoldLost:
@@ -495,18 +497,18 @@ class Control:
         session._run = self.service.driver.runs[session.id]
         return True
 
-    async def _pause_after(self, workflow: Workflow[Any], row: SessionRow, until: str | None, driven: bool) -> None:
+    async def _pause_after(self, workflow: Workflow[Any], row: SessionRow, step: str | None, driven: bool) -> None:
         """Set the step after which a session must pause, or remove an earlier one."""
-        self.service.driver.untils.pop(row.session_id, None)
-        if until is None:
+        self.service.driver.pauses_after.pop(row.session_id, None)
+        if step is None:
             return
         if driven:
             raise VerbRefused(
-                f"Session {row.session_id!r} is still driven by {await self.service.holder(row)}, and until="
+                f"Session {row.session_id!r} is still driven by {await self.service.holder(row)}, and pause_after="
                 " works only if the session is resumed in this process. Wait until it is paused, then resume it.",
                 session_id=row.session_id, status=row.status.value,
             )  # fmt: skip
-        self.service.driver.untils[row.session_id] = workflow.step(until).name
+        self.service.driver.pauses_after[row.session_id] = workflow.step(step).name
 
     async def drive_only(self, session_id: str) -> None:
         """Pick up only this session and its children from now on."""

@@ -194,7 +194,7 @@ class Pickup:
         )
         drive.picked_up, drive.resumed, drive.taken = picked_up, resumed, taken
         drive.resumed_by, drive.wake = by, wake
-        drive.accept_code, drive.until = accept_code, service.driver.untils.get(row.session_id)
+        drive.accept_code, drive.pause_after = accept_code, service.driver.pauses_after.get(row.session_id)
         drive.questions_expire, drive.strict = service.questions_expire, service.strict
         drive.on_step = service.on_step
         drive.streams = service.streams

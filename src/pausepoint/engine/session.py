@@ -153,7 +153,7 @@ class Session(SessionVerbs, Generic[S, R]):
 
     async def resume(
         self, *, by: str | None = None, steal: bool = False, budget: Amount | None = None, wake: bool = False,
-        code: Literal["accept"] | None = None, until: str | None = None,
+        code: Literal["accept"] | None = None, pause_after: str | None = None,
         edits: Literal["accept", "discard"] | None = None, rerun: str | Sequence[str] = (), here: bool = True,
     ) -> Session[S, R]:  # fmt: skip
         """Resume the session in this process, exactly where it stopped.
@@ -167,7 +167,7 @@ class Session(SessionVerbs, Generic[S, R]):
         - ``wake``: end its open timers now.
         - ``code="accept"``: resume although steps before the session's position have changed, or a migration is
           missing, and run strict calls whose arguments have changed. Without it, the session pauses with the reason.
-        - ``until``: the step after which the session pauses again, if it gets there while this engine drives it.
+        - ``pause_after``: the step after which the session pauses again, if it gets there while this engine drives it.
         - ``edits``: ``"accept"`` adopts edited artifacts, ``"discard"`` restores the recorded content. Without it,
           `UndecidedEdits` is raised if the edits would make finished steps stale.
         - ``rerun``: finished steps to run again, together with all steps that read what they wrote.
@@ -179,8 +179,8 @@ class Session(SessionVerbs, Generic[S, R]):
         timers end, and its program continues it with its next visit.
         """
         resumed = await self._parts.control.resume(
-            self._ref, by=by, steal=steal, budget=budget, wake=wake, code=code, until=until, edits=edits, rerun=rerun,
-            here=here,
+            self._ref, by=by, steal=steal, budget=budget, wake=wake, code=code, pause_after=pause_after,
+            edits=edits, rerun=rerun, here=here,
         )  # fmt: skip
         self._run = resumed._run or self._run
         return self

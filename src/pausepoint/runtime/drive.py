@@ -409,7 +409,7 @@ class Drive(Held):
             line.state.forget()
         if self.publisher is not None:
             await self._publish(self.publisher, step.name, refused)
-        if step.name == self.until and self.may_continue():
+        if step.name == self.pause_after and self.may_continue():
             await self.parking.pause_after(step.name)
 
     async def _publish(self, publisher: Publisher, step: str, refused: FolderRefused | None) -> None:

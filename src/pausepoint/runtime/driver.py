@@ -78,7 +78,7 @@ class LocalDriver:
         self.claims: dict[str, asyncio.Event] = {}  # sessions that are being claimed and are not driven yet
         self.waking: set[str] = set()  # those of them that the waker claims
         self.taking = 0  # calls that take sessions of which only the store knows the ids yet
-        self.untils: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
+        self.pauses_after: dict[str, str] = {}  # the step after which a session must pause, even if it parks earlier
         self.troubles: dict[str, BaseException] = {}  # why drives ended here without releasing the hold
         self.lines = ParkedLines()
         self.listeners = Listeners(store)

@@ -32,8 +32,9 @@ class Held:
     # An instance with more than thirty attributes gets its own dictionary, and each access is a lookup in it.
     __slots__ = (
         "accept_code", "access", "asked", "awaited", "budgeted", "changed", "clock", "fence", "flags", "keeping",
-        "ledger", "limits", "line", "on_step", "parks", "picked_up", "questions_expire", "resumed", "resumed_by", "row",
-        "saved", "session_id", "stop_reason", "store", "strict", "taken", "until", "visit", "wake", "workflow",
+        "ledger", "limits", "line", "on_step", "parks", "pause_after", "picked_up", "questions_expire", "resumed",
+        "resumed_by", "row", "saved", "session_id", "stop_reason", "store", "strict", "taken", "visit", "wake",
+        "workflow",
     )  # fmt: skip
 
     def __init__(
@@ -58,7 +59,7 @@ class Held:
         self.accept_code = False  # whether to accept changed steps before the position, and changed calls
         self.strict = False  # whether a call pauses if its result is remembered for other arguments
         self.wake = False  # whether open timers end now
-        self.until: str | None = None  # the step after which the session must pause
+        self.pause_after: str | None = None  # the step after which the session must pause
         # Whether the session or one of its parents has a budget. None: not looked up yet.
         self.budgeted = None if row.may_have_budget else False
         self.parks: tuple[str | None, int | None] | None = None  # if all branches wait: for what, until when

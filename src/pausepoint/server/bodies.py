@@ -113,7 +113,7 @@ class Resume(Budgeted, frozen=True):
 
     wake: bool = False
     code: Literal["accept"] | None = None
-    until: Text | None = None
+    pause_after: Text | None = None
     edits: Literal["accept", "discard"] | None = None
     rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
     steal: bool = False

@@ -46,14 +46,14 @@ async def resume(call: Call) -> Reply:
     info = await call.access.info(call.session_id)
     here = call.desk.drives and info.workflow in call.engine.workflows
     if here:
-        _check_steps(call, info.workflow, *asked.rerun, *(() if asked.until is None else (asked.until,)))
+        _check_steps(call, info.workflow, *asked.rerun, *(() if asked.pause_after is None else (asked.pause_after,)))
     if here or info.guest:
         await call.engine.session(info.session_id).resume(
-            by=call.by, steal=asked.steal, budget=asked.budget, wake=asked.wake, code=asked.code, until=asked.until,
-            edits=asked.edits, rerun=asked.rerun,
+            by=call.by, steal=asked.steal, budget=asked.budget, wake=asked.wake, code=asked.code,
+            pause_after=asked.pause_after, edits=asked.edits, rerun=asked.rerun,
         )  # fmt: skip
         return await _after(call)
-    if asked.steal or asked.wake or asked.code or asked.until or asked.edits or asked.rerun:
+    if asked.steal or asked.wake or asked.code or asked.pause_after or asked.edits or asked.rerun:
         raise Problem(
             409,
             f"This server does not drive workflow {info.workflow!r}, so it can only close the pauses of session"

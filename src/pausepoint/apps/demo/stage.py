@@ -151,6 +151,6 @@ async def _rest(engine: Engine) -> None:
     (question,) = await engine.session("notice-gaps").questions()
     await engine.answer(question.id, "playful", by="Ada")
     await engine.start(report, session_id="report-paused", paused=True, by=BY)
-    await engine.session("report-paused").resume(until="draft", by=BY)
+    await engine.session("report-paused").resume(pause_after="draft", by=BY)
     await engine.idle()
     await engine.session("report-paused").pause(reason="lunch", by="the operator")

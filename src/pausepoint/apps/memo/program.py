@@ -95,7 +95,7 @@ class Drive:
             )  # fmt: skip
             click.echo(f"Session {session.id}: {self.folder}")
             if self.until is not None:
-                await session.resume(until=self.until, by=self.by)
+                await session.resume(pause_after=self.until, by=self.by)
             return Stand(self.folder, await Following(engine, self.until).to_its_end(session))
 
     async def _id(self, engine: Engine) -> str | None:
@@ -229,7 +229,7 @@ class Drive:
             await session.rewind(redo, fields, by=self.by, reason=why)
         elif fields := fields | kept.over_rerun(ahead):
             await session.edit(fields, by=self.by, reason=CHANGED)
-        await session.resume(edits=self.edits, rerun=again, until=self.until, by=self.by, budget=self.budget)
+        await session.resume(edits=self.edits, rerun=again, pause_after=self.until, by=self.by, budget=self.budget)
         done = {each.step for each in await session.plan() if each.verdict in ("done", "left out")}
         click.echo(shown("Agents: " + " ".join(f"{'✓' if name in done else '·'}\xa0{name}" for name in AGENTS)))
         return Stand(self.folder, await Following(engine, self.until, done).to_its_end(session, cursor))

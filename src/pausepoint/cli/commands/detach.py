@@ -46,16 +46,17 @@ def detach_resume(cli: Cli, workflow: str, session_id: str, start: str | None, h
 def option_words(options: Mapping[str, Any]) -> list[str]:
     """Return options as words of a command line.
 
-    >>> option_words({"until": "write", "steal": True, "wake": False, "budget": None, "rerun": ("a", "b")})
-    ['--until', 'write', '--steal', '--rerun', 'a', '--rerun', 'b']
+    >>> option_words({"pause_after": "write", "steal": True, "wake": False, "budget": None, "rerun": ("a", "b")})
+    ['--pause-after', 'write', '--steal', '--rerun', 'a', '--rerun', 'b']
     """
     words = []
     for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
         for each in value if isinstance(value, tuple) else [value]:
             if each is True:
-                words.append(f"--{name}")
+                words.append(option)
             elif each is not None and each is not False:
-                words += [f"--{name}", str(each)]
+                words += [option, str(each)]
     return words
 
 

@@ -31,7 +31,9 @@ assignments = click.option(
     help="Set a field, or a part of one (plan.title): text, or JSON if the field is not text; repeatable.",
 )  # fmt: skip
 run_option = click.option("--run", is_flag=True, help="Resume the session here, and show it.")
-until_option = click.option("--until", metavar="STEP", shell_complete=STEPS, help="With --run: pause after this step.")
+pause_after_option = click.option(
+    "--pause-after", metavar="STEP", shell_complete=STEPS, help="With --run: pause after this step."
+)
 force_option = click.option("--force", is_flag=True, help="If the session is running, pause it first.")
 dry_option = click.option("--dry-run", is_flag=True, help="Show the plan and change nothing.")
 reuse_option = click.option(
@@ -81,16 +83,16 @@ class FollowUp(NamedTuple):
     """What happens after a session was changed: it is resumed here (``run``), or the resume command is printed."""
 
     run: bool
-    until: str | None
+    pause_after: str | None
     by: str | None
 
     def check(self, workflow: Workflow[Any] | None) -> None:
         """Check the options before anything is changed."""
-        if self.until is not None:
+        if self.pause_after is not None:
             if not self.run:
-                raise Refused("--until needs --run. Add --run, or remove --until.", USAGE)
+                raise Refused("--pause-after needs --run. Add --run, or remove --pause-after.", USAGE)
             if workflow is not None:
-                workflow.step(self.until)
+                workflow.step(self.pause_after)
 
     def go(self, cli: Cli, workflow: Workflow[Any] | None, session_id: str, message: str, document: Shape) -> int:
         """Resume the session, or print its status and the command that resumes it."""
@@ -102,7 +104,7 @@ class FollowUp(NamedTuple):
         cli.out.line(message)
         driven = DrivenSession(cli, workflow, self.by)
         return driven.drive(
-            lambda engine: driven.resume(engine, session_id, None, {"by": self.by, "until": self.until})
+            lambda engine: driven.resume(engine, session_id, None, {"by": self.by, "pause_after": self.pause_after})
         )
 
 
@@ -133,12 +135,12 @@ def report(cli: Cli, info: SessionInfo, message: str, document: Shape) -> None:
 @dry_option
 @force_option
 @run_option
-@until_option
+@pause_after_option
 @reason_and_by
 @common(target=True)
 def edit(
-    cli: Cli, session: str, assignments: tuple[str, ...], dry_run: bool, force: bool, run: bool, until: str | None,
-    reason: str, by: str | None,
+    cli: Cli, session: str, assignments: tuple[str, ...], dry_run: bool, force: bool, run: bool,
+    pause_after: str | None, reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Change the state of a session that is not running, in your editor or with --set.
 
@@ -147,7 +149,7 @@ def edit(
     """
     if dry_run and not assignments:
         raise Refused("--dry-run needs --set. Add --set, or remove --dry-run.", USAGE)
-    follow_up = FollowUp(run, until, by)
+    follow_up = FollowUp(run, pause_after, by)
     info, workflow, before, plain = run_async(_read(cli, session, assignments, force and not dry_run, follow_up))
     how = {"by": by, "reason": reason}
     if assignments:
@@ -285,18 +287,25 @@ def _refused(why: str, path: Path, code: int) -> Refused:
 @click.option("--question", metavar="ID", help="The question. Default: the only one without a valid answer.")
 @force_option
 @run_option
-@until_option
+@pause_after_option
 @reason_and_by
 @common(target=True)
 def ask_again(
-    cli: Cli, session: str, question: str | None, force: bool, run: bool, until: str | None, reason: str, by: str | None
+    cli: Cli,
+    session: str,
+    question: str | None,
+    force: bool,
+    run: bool,
+    pause_after: str | None,
+    reason: str,
+    by: str | None,
 ) -> int:
     """Ask a question again that was declined or got no valid answer, for a session that is not running.
 
     Everything else that the step has finished is kept and does not run again. Name an answered question with --question
     to ask it again too.
     """
-    follow_up = FollowUp(run, until, by)
+    follow_up = FollowUp(run, pause_after, by)
     session_id, workflow = run_async(_ask_again(cli, session, question, force, reason, follow_up))
     from pausepoint.engine import documents
 
@@ -334,12 +343,12 @@ async def _ask_again(
 @dry_option
 @force_option
 @run_option
-@until_option
+@pause_after_option
 @reason_and_by
 @common(target=True)
 def rewind(
     cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
-    run: bool, until: str | None, reason: str, by: str | None,
+    run: bool, pause_after: str | None, reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Redo a step of a session that is not running, and the steps after it. Nothing is deleted.
 
@@ -349,7 +358,7 @@ def rewind(
     back = RewindRequest(to, assignments, reuse, reason)
     if dry_run:
         return int(run_async(_plan_rewind(cli, session, back)))
-    follow_up = FollowUp(run, until, by)
+    follow_up = FollowUp(run, pause_after, by)
     session_id, workflow, undone, changed = run_async(_rewind(cli, session, back, force, follow_up))
     from pausepoint.engine import documents
 
@@ -457,18 +466,18 @@ def print_dry_run(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> N
 @dry_option
 @force_option
 @run_option
-@until_option
+@pause_after_option
 @reason_and_by
 @common(target=True)
 def fork(
     cli: Cli, session: str, at_step: int | str | None, assignments: tuple[str, ...], reuse: bool, dry_run: bool,
-    force: bool, run: bool, until: str | None, **options: Any,
+    force: bool, run: bool, pause_after: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Start a new session from a checkpoint of another one. --set changes values of the new session.
 
     The other session may have any status, even running, and is not changed, unless --force pauses it first.
     """
-    follow_up = FollowUp(run, until, options["by"])
+    follow_up = FollowUp(run, pause_after, options["by"])
     options |= {"tags": options["tags"] or None, "reason": options["reason"] or "forked, not started yet"}
     begun = run_async(_fork(cli, session, at_step, assignments, reuse, dry_run, force, follow_up, options))
     if begun is None:

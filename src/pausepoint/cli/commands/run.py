@@ -17,7 +17,7 @@ from pausepoint.cli.description import GUEST
 from pausepoint.cli.drive import DrivenSession
 from pausepoint.cli.exits import DONE, PERSON, USAGE, Refused
 from pausepoint.cli.fields import Field, collect_values, field_help, input_of, options_for, start_arguments, typed
-from pausepoint.cli.filters import Filters, Moment, filter_options
+from pausepoint.cli.filters import Filters, filter_options
 from pausepoint.cli.host import TARGET, Start, command_line
 from pausepoint.cli.options import (
     SESSIONS,
@@ -238,14 +238,13 @@ async def _alike(cli: Cli, workflow: Workflow[Any], values: dict[str, Any], at_s
 
 @click.command()
 @click.argument("session", required=False, shell_complete=SESSIONS)
-@filter_options("Resume all sessions", without=("owner", "until"))
+@filter_options("Resume all sessions", without=("owner",))
 @click.option("--jobs", type=Whole(1), default=8, show_default=True, metavar="N",
               help="With filters: the number of sessions to drive at the same time.")  # fmt: skip
 @click.option("--hand-over", is_flag=True, help="Drive nothing here: leave the sessions to open processes and workers.")
 @click.option("--dry-run", is_flag=True, help="Show the plan, or the sessions that match, and run nothing.")
 @click.option("--from", "start", metavar="STEP", shell_complete=STEPS, help="Rewind to this step first.")
-@click.option("--until", metavar="STEP", shell_complete=STEPS,
-              help="Pause after this step. With filters a TIME: only sessions last updated until then.")  # fmt: skip
+@click.option("--pause-after", metavar="STEP", shell_complete=STEPS, help="Pause after this step.")
 @click.option("--steal", is_flag=True, help="Take the session over from a process that hangs.")
 @click.option("--code", type=OneOf(["accept"]),
               help="Resume although earlier steps have changed, and run strict calls that have.")  # fmt: skip
@@ -298,21 +297,14 @@ def resume(
 
 
 def _filters(session: str | None, how: dict[str, Any]) -> Filters:
-    """Remove the filters from the options, and return them. --owner and --until have another meaning for a session."""
-    owner, until = how["owner"], how["until"]
+    """Remove the filters from the options, and return them. --owner has another meaning for a session."""
     filters = Filters.taken_from(how)
-    if session is not None:
-        how |= {"owner": owner, "until": until}
-        filters = filters._replace(owner=None, until=None)
-        if filters != Filters():
-            raise click.UsageError(f"Give a session or filters ({' '.join(filters.words)}), not both.")
-    elif filters._replace(until=None) == Filters():
-        how |= {"owner": owner, "until": until}  # a step of the last interrupted session
-        return Filters()
-    elif until is not None:
-        option = next(param for param in click.get_current_context().command.params if param.name == "until")
-        filters = filters._replace(until=Moment().convert(until, option, click.get_current_context()))
-    return filters
+    if session is None and filters != Filters():
+        return filters
+    how["owner"] = filters.owner
+    if filters._replace(owner=None) != Filters():
+        raise click.UsageError(f"Give a session or filters ({' '.join(filters._replace(owner=None).words)}), not both.")
+    return Filters()
 
 
 def _resume_bulk(
@@ -321,8 +313,8 @@ def _resume_bulk(
     """Resume all sessions that match."""
     from pausepoint.cli.bulk import BulkCommand
 
-    single = ["from", "detach", "steal", "rerun"] + (["wake", "code", "edits"] if hand_over else [])
-    if wrong := [f"--{name}" for name in single if how.get(name)]:
+    single = ["from", "detach", "pause-after", "steal", "rerun"] + (["wake", "code", "edits"] if hand_over else [])
+    if wrong := [f"--{name}" for name in single if how.get(name.replace("-", "_"))]:
         where = "with --hand-over" if hand_over else "with filters"
         raise click.UsageError(f"{' and '.join(wrong)} cannot be used {where}.")
     options = {name: how[name] for name in ("by", "budget", "wake", "code", "edits")}
@@ -339,7 +331,7 @@ async def _chosen(
     """Return the session to resume and its workflow; or an exit code if there is nothing more to do."""
     from pausepoint.engine.base import check_owner
 
-    until = how["until"]
+    pause_after = how["pause_after"]
 
     async with cli.engine(code=True, quiet=True) as engine:
         found = await candidates(cli, engine) if session is None else [await session_to_change(engine, session)]
@@ -357,16 +349,16 @@ async def _chosen(
         workflow = engine.workflows[info.workflow]
         _check_rerun(workflow, how["rerun"])
         publishes = bool(workflow.publishes) and info.holder is None
-        if dry_run or until is not None or publishes:
+        if dry_run or pause_after is not None or publishes:
             id, again = info.session_id, how["rerun"]
             if start is None:
                 plan = await engine.session(id).plan(rerun=again, wake=how["wake"])
             else:
                 plan = await engine.session(id).plan_rewind(start, rerun=again)
-            if until is not None:
-                _check_until(plan, until)
+            if pause_after is not None:
+                _check_ahead(plan, pause_after)
             if dry_run:
-                return _planned(cli, plan, start, until)
+                return _planned(cli, plan, start, pause_after)
             if publishes:
                 from pausepoint.cli.commands.artifacts import decide_edits
 
@@ -451,19 +443,19 @@ def _check_rerun(workflow: Workflow[Any], steps: Sequence[str]) -> None:
         )
 
 
-def _check_until(plan: Plan, until: str) -> None:
+def _check_ahead(plan: Plan, step: str) -> None:
     steps = {each.step: each for each in plan}
-    if until not in steps:
-        raise Refused(f"The workflow has no step {until!r}{did_you_mean(until, steps)}", USAGE)
-    if steps[until].verdict in ("done", "left out"):
+    if step not in steps:
+        raise Refused(f"The workflow has no step {step!r}{did_you_mean(step, steps)}", USAGE)
+    if steps[step].verdict in ("done", "left out"):
         raise Refused(
-            f"Step {until!r} would not run ({steps[until].why}), so the session would not pause after it. Redo the"
-            f" step with --from {until}.",
+            f"Step {step!r} would not run ({steps[step].why}), so the session would not pause after it. Redo the"
+            f" step with --from {step}.",
             USAGE,
         )
 
 
-def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
+def _planned(cli: Cli, plan: Plan, start: str | None, pause_after: str | None) -> int:
     from pausepoint.cli.plans import print_steps
 
     if not cli.out.for_people:
@@ -474,8 +466,8 @@ def _planned(cli: Cli, plan: Plan, start: str | None, until: str | None) -> int:
         f"Session {plan.session_id} {cli.out.status_phrase(plan.status.value)}{rewound}. A resume would do this:"
     )
     print_steps(cli, plan)
-    if until is not None:
-        cli.out.line(f"It would pause after {until}.")
+    if pause_after is not None:
+        cli.out.line(f"It would pause after {pause_after}.")
     cli.out.note("This is a dry run: nothing has run.")
     return DONE
 

@@ -1,4 +1,4 @@
-"""Resuming up to a step (``until``), and finding the sessions of one input."""
+"""Resuming up to a step (``pause_after``), and finding the sessions of one input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def test_a_session_resumed_until_a_step_pauses_behind_it_and_goes_on_when_
     pipeline = Pipeline()
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, paused=True)
-        outcome = await (await session.resume(until="draft", by="Ada")).outcome()
+        outcome = await (await session.resume(pause_after="draft", by="Ada")).outcome()
         assert (outcome.status, outcome.state) == (Status.PAUSED, until("verdict"))
         assert pipeline.calls == ["outline", "draft"]
         (pause,) = outcome.pauses
@@ -27,11 +27,11 @@ async def test_a_session_resumed_until_a_step_pauses_behind_it_and_goes_on_when_
 
 
 @on_loop
-async def test_until_the_last_step_the_session_completes() -> None:
+async def test_a_session_that_pauses_after_its_last_step_completes() -> None:
     pipeline = Pipeline()
     async with Engine(":memory:") as engine:
         session = await engine.start(pipeline.workflow, paused=True)
-        outcome = await (await session.resume(until="report")).outcome()
+        outcome = await (await session.resume(pause_after="report")).outcome()
         assert outcome.status is Status.COMPLETED
 
 
@@ -40,7 +40,7 @@ class Nap(BaseModel):
 
 
 @on_loop
-async def test_until_holds_though_the_session_sleeps_before_and_is_woken_by_its_timer() -> None:
+async def test_pause_after_holds_though_the_session_sleeps_before_and_is_woken_by_its_timer() -> None:
     @step(writes="words")
     async def rest(ctx: Context) -> list[str]:
         await ctx.sleep(3600)
@@ -53,12 +53,12 @@ async def test_until_holds_though_the_session_sleeps_before_and_is_woken_by_its_
     nap = Workflow("nap", state=Nap, steps=[rest, work])
     async with Engine(":memory:", clock=ManualClock(auto=True)) as engine:
         session = await engine.start(nap, paused=True)
-        outcome = await (await session.resume(until="rest")).outcome()
+        outcome = await (await session.resume(pause_after="rest")).outcome()
         assert (outcome.status, outcome.state.words) == (Status.PAUSED, ["rested"])
 
 
 @on_loop
-async def test_until_names_a_step_of_the_workflow_and_a_session_that_nobody_else_drives() -> None:
+async def test_pause_after_names_a_step_of_the_workflow_and_a_session_that_nobody_else_drives() -> None:
     pipeline = Pipeline()
     gate = pipeline.gates["draft"] = Gate()
     async with Engine(":memory:") as engine:
@@ -66,16 +66,16 @@ async def test_until_names_a_step_of_the_workflow_and_a_session_that_nobody_else
         await gate.reached.wait()
         await session.pause()
         with pytest.raises(VerbRefused, match="still driven"):
-            await session.resume(until="verdict")
+            await session.resume(pause_after="verdict")
         gate.opened.set()
         assert (await session.outcome()).status is Status.PAUSED
         with pytest.raises(DefinitionError, match="draft"):
-            await session.resume(until="draf")
+            await session.resume(pause_after="draf")
         assert await session.status() is Status.PAUSED
         assert (await (await session.resume()).outcome()).status is Status.COMPLETED
-        assert await (await session.resume(until="draft")).status() is Status.COMPLETED
+        assert await (await session.resume(pause_after="draft")).status() is Status.COMPLETED
         with pytest.raises(DefinitionError, match="draft"):
-            await session.resume(until="draf")
+            await session.resume(pause_after="draf")
 
 
 @on_loop
