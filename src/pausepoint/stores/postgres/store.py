@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import LimitReached, StoreClosed
-from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.budgets import NO_BUDGET, Allowance
 from pausepoint.model.changes import Mark, Page
 from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.drawers import Change, DrawerId, Fold, StoredDrawer
@@ -21,7 +21,7 @@ from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import Fired, Schedule
-from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
+from pausepoint.model.sessions import Filter, Pause, SessionRow
 from pausepoint.stores import text
 from pausepoint.stores.base import OnChange
 from pausepoint.stores.files import Files
@@ -41,15 +41,12 @@ from pausepoint.stores.postgres.writer import EXCLUSIVE, MAIL, SHARED, Keys, Wri
 from pausepoint.stores.remembered import current, current_each
 from pausepoint.stores.sql import (
     answers,
-    blobs,
     creation,
     endings,
     engines,
     files,
     pauses,
-    records,
     revision,
-    schedules,
     sessions,
     signals,
     standing,
@@ -59,6 +56,7 @@ from pausepoint.stores.sql import questions as asking
 from pausepoint.stores.sql.drawers import DISCARDED
 from pausepoint.stores.sql.notes import Notes
 from pausepoint.stores.sql.queues import Wanted
+from pausepoint.stores.sql.reads import Reads
 from pausepoint.stores.sql.remembered import Takes
 
 T = TypeVar("T")
@@ -93,7 +91,7 @@ def _of_rows(found: Found) -> Iterable[int] | None:
     return None if found.damaged else [row.key for row in found]
 
 
-class PostgresStore(Notes, Upkeep):
+class PostgresStore(Reads, Notes, Upkeep):
     """A `pausepoint.stores.base.Store` in a Postgres database.
 
     ``url`` is ``postgresql://user:password@host/database``, with these options: ``schema`` (by default ``pausepoint``),
@@ -217,32 +215,8 @@ class PostgresStore(Notes, Upkeep):
     async def get(self, session_id: str, *, sure: bool = False) -> SessionRow | None:
         return await self._scan(lambda connection: sessions.get(connection, session_id, self._engine.present))
 
-    async def find(self, query: Filter) -> Found:
-        return await self._scan(lambda connection: sessions.find(connection, query, self._engine.present))
-
-    async def ids(self, query: Filter) -> list[str]:
-        return await self._scan(lambda connection: sessions.ids(connection, query, self._engine.present))
-
-    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        return await self._scan(lambda connection: sessions.tally(connection, query, self._engine.present))
-
-    async def spending(self, query: Filter) -> dict[str, int]:
-        return await self._scan(lambda connection: sessions.spending(connection, query, self._engine.present))
-
-    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
-        return await self._scan(
-            lambda connection: shared_pickup.waking(connection, self._engine.present, now, limit, owner)
-        )
-
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         return await self._scan(lambda connection: connection.read_records(key, since, until))
-
-    async def key_frame(self, key: int, seq: int) -> int:
-        return await self._scan(lambda connection: records.key_frame(connection, key, seq))
-
-    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        wanted = list(hashes)
-        return await self._scan(lambda connection: blobs.read(connection, wanted))
 
     # driving
 
@@ -271,23 +245,6 @@ class PostgresStore(Notes, Upkeep):
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         return await self._scan(lambda connection: sessions.flags(connection, keys))
-
-    async def mail(
-        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
-    ) -> list[SignalRecord]:
-        return await self._scan(lambda connection: signals.mail(connection, key, limit, kind, about))
-
-    async def purses(self, key: int) -> list[Purse]:
-        return await self._scan(lambda connection: sessions.purses(connection, key))
-
-    async def due(
-        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None,
-        queues: Sequence[str] | None = None, skip: Mapping[int, int] | None = None,
-    ) -> list[SessionRow]:  # fmt: skip
-        def look(connection: Any) -> list[SessionRow]:
-            return shared_pickup.due(connection, self._engine.present, now, workflows, limit, tree, queues, skip)
-
-        return await self._scan(look)
 
     async def take(
         self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
@@ -328,9 +285,6 @@ class PostgresStore(Notes, Upkeep):
         verb = lambda connection: shared_pickup.release(connection, self._engine, key, fence)  # noqa: E731
         await self._do(verb, keys=lambda _: (key,))
 
-    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
-        return await self._scan(lambda connection: schedules.next_wake(connection, now, workflows, tree))
-
     async def set_schedule(self, before: Schedule | None, after: Schedule, new: NewSession | None = None) -> Fired:
         with self._locked(locks.schedules, SHARED):
             return await super().set_schedule(before, after, new)
@@ -353,9 +307,6 @@ class PostgresStore(Notes, Upkeep):
 
     async def standing_pause(self) -> Pause | None:
         return await self._scan(standing.read)
-
-    async def stopping(self) -> Stopping:
-        return await self._scan(standing.stopping)
 
     async def lift(self, by: str | None, at: int) -> bool:
         with self._locked(None, EXCLUSIVE):
@@ -395,10 +346,6 @@ class PostgresStore(Notes, Upkeep):
         now = self._clock.now()
         return await self._scan(lambda connection: asking.found(connection, query, now))
 
-    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
-        now = self._clock.now()
-        return await self._scan(lambda connection: asking.tally(connection, query, now))
-
     async def forget_questions(self, before: int, limit: int) -> int:
         return await self._do(lambda connection: asking.forget(connection, before, limit))
 
@@ -410,18 +357,6 @@ class PostgresStore(Notes, Upkeep):
                 lambda connection: files.add(connection, self._engine, session_id, by, at, file, fence)
             )
 
-    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
-        return await self._scan(lambda connection: files.read(connection, key, id, sha256))
-
-    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
-        return await self._scan(lambda connection: pauses.read(connection, key, open_only))
-
-    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
-        return await self._scan(lambda connection: pauses.first(connection, keys))
-
-    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
-        return await self._scan(lambda connection: signals.read(connection, key, after, until))
-
     async def remember(
         self, key: str, digest: bytes, answer: bytes | None, until: int, replaces: bytes | None = None
     ) -> Remembered:
@@ -432,9 +367,6 @@ class PostgresStore(Notes, Upkeep):
         self._check()
         horizon = await changes.settled(lambda: self._reader.do(changes.running, at_once=False))
         return await self._scan(lambda connection: changes.read(connection, self._uuid, after, limit, horizon))
-
-    async def describe_holders(self, holders: Collection[int]) -> dict[int, str]:
-        return await self._scan(lambda connection: {each: engines.describe(connection, each) for each in holders})
 
     # drawers
 

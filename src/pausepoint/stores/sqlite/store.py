@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -27,14 +27,14 @@ from pausepoint.errors import (
     StoreRemoved,
     StoreUnavailable,
 )
-from pausepoint.model.budgets import NO_BUDGET, Allowance, Purse
+from pausepoint.model.budgets import NO_BUDGET, Allowance
 from pausepoint.model.changes import Mark, Page
 from pausepoint.model.commits import Commit, Flags, NewSession
 from pausepoint.model.files import FileFacts
 from pausepoint.model.questions import Answer, Answered, Inquiry
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.schedules import Fired, Schedule
-from pausepoint.model.sessions import Filter, Pause, QuestionStatus, SessionRow, Status, Stopping
+from pausepoint.model.sessions import Filter, Pause, SessionRow
 from pausepoint.stores.base import OnChange
 from pausepoint.stores.files import Files
 from pausepoint.stores.folders import SessionFolders
@@ -45,7 +45,6 @@ from pausepoint.stores.places import StreamFolder
 from pausepoint.stores.remembered import current
 from pausepoint.stores.sql import (
     answers,
-    blobs,
     crashes,
     creation,
     endings,
@@ -54,16 +53,15 @@ from pausepoint.stores.sql import (
     pauses,
     pickup,
     revision,
-    schedules,
     sessions,
     signals,
     standing,
 )
 from pausepoint.stores.sql import questions as asking
-from pausepoint.stores.sql import records as shared_records
 from pausepoint.stores.sql.connection import Connection
 from pausepoint.stores.sql.notes import Notes
 from pausepoint.stores.sql.queues import Wanted
+from pausepoint.stores.sql.reads import Reads
 from pausepoint.stores.sql.remembered import Takes
 from pausepoint.stores.sqlite import changes, locks, records, recovery, schema
 from pausepoint.stores.sqlite.ballast import SIZE, Ballast
@@ -104,7 +102,7 @@ def _real_path(path: str | Path) -> str:
         ) from exc
 
 
-class SqliteStore(Notes, Upkeep):
+class SqliteStore(Reads, Notes, Upkeep):
     """A `pausepoint.stores.base.Store` in one SQLite file, or in memory with the path ``:memory:``.
 
     With ``create=False``, opening raises `StoreMissing` if the file does not exist. ``synchronous`` is for tests: only
@@ -333,36 +331,11 @@ class SqliteStore(Notes, Upkeep):
             await self._scan(lambda connection: sessions.check_missing(connection, session_id))
         return row
 
-    async def find(self, query: Filter) -> Found:
-        return await self._scan(lambda connection: sessions.find(connection, query, self._engine.present))
-
-    async def ids(self, query: Filter) -> list[str]:
-        return await self._scan(lambda connection: sessions.ids(connection, query, self._engine.present))
-
-    async def tally(self, query: Filter) -> dict[tuple[str, Status], int]:
-        return await self._scan(
-            lambda connection: sessions.tally(connection, query, self._engine.present), at_once=True
-        )
-
-    async def spending(self, query: Filter) -> dict[str, int]:
-        return await self._scan(lambda connection: sessions.spending(connection, query, self._engine.present))
-
-    async def waking(self, now: int, limit: int, owner: str | None = None) -> Found:
-        return await self._scan(lambda connection: pickup.waking(connection, self._engine.present, now, limit, owner))
-
     async def records(self, key: int, since: int, until: int | None = None) -> list[Record]:
         if until is not None and until - since > INLINE:
             return await self._scan(lambda connection: records.read(connection, key, since, until), at_once=True)
         with self._snapshot() as connection:
             return records.read(connection, key, since, until)
-
-    async def key_frame(self, key: int, seq: int) -> int:
-        with self._reading() as connection:
-            return shared_records.key_frame(connection, key, seq)
-
-    async def blobs(self, hashes: Iterable[bytes]) -> dict[bytes, bytes]:
-        with self._snapshot() as connection:
-            return blobs.read(connection, hashes)
 
     @property
     def number(self) -> int:
@@ -417,23 +390,6 @@ class SqliteStore(Notes, Upkeep):
             found, asked = sessions.flags(connection, keys), self._everything.pending(connection)
             return {key: (fence, applied(asked, flags)) for key, (fence, flags) in found.items()}
 
-    async def mail(
-        self, key: int, limit: int | None = None, kind: str | None = None, about: str | None = None
-    ) -> list[SignalRecord]:
-        with self._snapshot() as connection:
-            return signals.mail(connection, key, limit, kind, about)
-
-    async def purses(self, key: int) -> list[Purse]:
-        with self._reading() as connection:
-            return sessions.purses(connection, key)
-
-    async def due(
-        self, now: int, workflows: Sequence[str], limit: int, tree: str | None = None,
-        queues: Sequence[str] | None = None, skip: Mapping[int, int] | None = None,
-    ) -> list[SessionRow]:  # fmt: skip
-        with self._reading() as connection:
-            return pickup.due(connection, self._engine.present, now, workflows, limit, tree, queues, skip)
-
     async def take(
         self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
         queues: Sequence[str] | None = None,
@@ -460,10 +416,6 @@ class SqliteStore(Notes, Upkeep):
             self._writer.lose(key, fence)
         self._held.discard(key)
 
-    async def next_wake(self, now: int, workflows: Sequence[str], tree: str | None = None) -> int | None:
-        with self._reading() as connection:
-            return schedules.next_wake(connection, now, workflows, tree)
-
     async def set_schedule(self, before: Schedule | None, after: Schedule, new: NewSession | None = None) -> Fired:
         fired = await super().set_schedule(before, after, new)
         if fired.row is not None and fired.row.holder is not None:
@@ -486,10 +438,6 @@ class SqliteStore(Notes, Upkeep):
         with self._reading() as connection:
             asked = self._everything.pending(connection)
             return standing.read(connection) or asked
-
-    async def stopping(self) -> Stopping:
-        with self._reading() as connection:
-            return standing.stopping(connection)
 
     async def lift(self, by: str | None, at: int) -> bool:
         return await self._act(lambda connection: standing.lift(connection, by, at))
@@ -532,10 +480,6 @@ class SqliteStore(Notes, Upkeep):
                 return asking.found(connection, query, now)
         return await self._scan(lambda connection: asking.found(connection, query, now), at_once=True)
 
-    async def tally_questions(self, query: Inquiry) -> dict[QuestionStatus, int]:
-        now = self._clock.now()
-        return await self._scan(lambda connection: asking.tally(connection, query, now), at_once=True)
-
     async def forget_questions(self, before: int, limit: int) -> int:
         return await self._do(lambda connection: asking.forget(connection, before, limit), urgent=True)
 
@@ -544,33 +488,11 @@ class SqliteStore(Notes, Upkeep):
     ) -> tuple[SignalRecord, bool]:
         return await self._act(lambda connection: files.add(connection, self._engine, session_id, by, at, file, fence))
 
-    async def files(self, key: int, id: str | None = None, sha256: str | None = None) -> list[SignalRecord]:
-        with self._snapshot() as connection:
-            return files.read(connection, key, id, sha256)
-
-    async def pauses(self, key: int, open_only: bool = True) -> list[Pause]:
-        with self._snapshot() as connection:
-            return pauses.read(connection, key, open_only)
-
-    async def first_pauses(self, keys: Sequence[int]) -> dict[int, Pause]:
-        if len(keys) <= pauses.FEW:
-            with self._snapshot() as connection:
-                return pauses.first(connection, keys)
-        return await self._scan(lambda connection: pauses.first(connection, keys), at_once=True)
-
-    async def signals(self, key: int, after: int, until: int | None = None) -> list[SignalRecord]:
-        with self._snapshot() as connection:
-            return signals.read(connection, key, after, until)
-
     async def changes(self, after: Mark | None, limit: int) -> Page | None:
         with self._snapshot() as connection:
             if not changes.is_removing(connection):
                 return changes.read(connection, after, limit)
         return await self._scan(lambda connection: changes.read(connection, after, limit), at_once=True)
-
-    async def describe_holders(self, holders: Collection[int]) -> dict[int, str]:
-        with self._reading() as connection:
-            return {each: engines.describe(connection, each) for each in holders}
 
     # places on the disk
 
