@@ -1,4 +1,4 @@
-"""The pieces of a visit that are in flight: operations, and map items that contain operations."""
+"""The operations of a visit: what tells them apart, and those in flight, also map items that contain operations."""
 
 from __future__ import annotations
 
@@ -7,6 +7,12 @@ import re
 from collections.abc import Callable
 from math import inf
 from typing import Any
+
+import msgspec
+
+from pausepoint.codec.arguments import NOT_RECORDED, arguments_of
+from pausepoint.log.events import label_of
+from pausepoint.model.chunks import Part
 
 _NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
 
@@ -19,6 +25,28 @@ def operation_name(scope: str) -> str:
     """
     found = _NAME.search(scope)
     return found[1] if found else scope
+
+
+class Operation(msgspec.Struct, frozen=True):
+    """The identity of an operation: (scope, name, key), or (scope, name, input, number among identical calls).
+
+    ``part`` is the chunk of a file that it processes. Without a key, ``nth`` is which call of the function in its scope
+    it is, whatever the arguments, and ``digests`` has a digest of each. ``arguments`` is what the log keeps of them.
+    """
+
+    id: str
+    name: str
+    input: str
+    keyed: bool
+    part: Part | None = None
+    nth: int = 0
+    digests: str = ""
+    arguments: msgspec.Raw = NOT_RECORDED
+
+    @property
+    def label(self) -> str:
+        """What tells it from other calls of its function; empty if that is not known."""
+        return label_of(self.id, self.name, arguments_of(self.arguments))
 
 
 class Cancels:

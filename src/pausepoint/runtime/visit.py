@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 import msgspec
 
 from pausepoint.clock import LONGEST_NAP
-from pausepoint.codec.arguments import NOT_RECORDED, Arguments, arguments_of
+from pausepoint.codec.arguments import NOT_RECORDED, Arguments
 from pausepoint.codec.values import Typed, fingerprint
 from pausepoint.definition.binding import refused_event
 from pausepoint.definition.functions import Callee, named
@@ -29,12 +29,10 @@ from pausepoint.errors import (
     StepError,
     ValueRefused,
 )
-from pausepoint.log.events import label_of
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.log.state import Blobs, stored
 from pausepoint.model.budgets import is_count as is_count
 from pausepoint.model.budgets import to_micro_usd as to_micro_usd
-from pausepoint.model.chunks import Part
 from pausepoint.model.commits import Facts
 from pausepoint.model.events import COMMITTED
 from pausepoint.model.records import SignalRecord
@@ -43,6 +41,7 @@ from pausepoint.runtime.branches import Arrivals, Branch, Rest, Waiting
 from pausepoint.runtime.branches import Wait as Wait
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
+from pausepoint.runtime.frames import Operation as Operation
 from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, mismatch
@@ -56,28 +55,6 @@ T = TypeVar("T")
 
 LINGER = 5
 """The number of loop turns before a visit that only waits exits. Another branch may be about to start something."""
-
-
-class Operation(msgspec.Struct, frozen=True):
-    """The identity of an operation: (scope, name, key), or (scope, name, input, number among identical calls).
-
-    ``part`` is the chunk of a file that it processes. Without a key, ``nth`` is which call of the function in its scope
-    it is, whatever the arguments, and ``digests`` has a digest of each. ``arguments`` is what the log keeps of them.
-    """
-
-    id: str
-    name: str
-    input: str
-    keyed: bool
-    part: Part | None = None
-    nth: int = 0
-    digests: str = ""
-    arguments: msgspec.Raw = NOT_RECORDED
-
-    @property
-    def label(self) -> str:
-        """What tells it from other calls of its function; empty if that is not known."""
-        return label_of(self.id, self.name, arguments_of(self.arguments))
 
 
 class Visit:
