@@ -321,7 +321,7 @@ async def test_verbs_that_would_drive_a_guest_are_refused() -> None:
         before = await engine.session("t").info()
         with pytest.raises(VerbRefused, match=r"'t' is a guest: its code runs in another program.*next engine\.visit"):
             await engine.session("t").take_up()
-        with pytest.raises(VerbRefused, match="takes only by, budget and wake for it, not steal or until"):
+        with pytest.raises(VerbRefused, match="takes only by, budget and wake for it, not steal or pause_after"):
             await engine.session("t").resume(steal=True, pause_after="visit")
         for work in (engine.start(AGENT), engine.session("new", AGENT).send("hello", start={})):
             with pytest.raises(CallRefused, match=r"'agent' is a guest.*async with engine\.visit"):

@@ -124,12 +124,9 @@ class Workflow(Generic[S, R]):
         self.model = state
         self.questions_expire = questions_expire
         problems = Problems(f"Workflow {name!r}")
-        if not is_time_to_answer(questions_expire):
-            problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
         self.hold: float | None = _checked_hold(hold, problems)
+        _check_stops(questions_expire, pause, problems)
         _check_turns(queue, priority, limit, problems)
-        if pause not in get_args(PauseAt):
-            problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
         self.events: frozenset[str] = _checked_events(events, problems)
         _check_head(name, version, problems)
         self.migrations: Mapping[int, Migration[..., Any]] = MappingProxyType(
@@ -289,6 +286,13 @@ def _check_head(name: str, version: object, problems: Problems) -> None:
         problems.add(refused)
     if type(version) is not int or version < 1:
         problems.add(f"version={version!r} must be a whole number of 1 or more.")
+
+
+def _check_stops(questions_expire: object, pause: object, problems: Problems) -> None:
+    if not is_time_to_answer(questions_expire):
+        problems.add(f"questions_expire must be a timedelta above zero, or None, not {questions_expire!r}.")
+    if pause not in get_args(PauseAt):
+        problems.add(f"pause must be 'operation' or 'step', not {pause!r}.")
 
 
 def _check_turns(queue: object, priority: object, limit: object, problems: Problems) -> None:

@@ -21,6 +21,16 @@ from pausepoint.apps.planner import output, sessions
 from pausepoint.apps.planner.dates import read_date, said
 from pausepoint.apps.planner.folders import as_listed, expanded
 from pausepoint.apps.planner.models import WEEKDAYS, PlannerState, PlanningState, Role, Upload
+from pausepoint.apps.planner.options import (
+    COURSE,
+    EXAM,
+    FILE,
+    covered_by,
+    inputs_of,
+    over,
+    upload_of,
+    with_exams,
+)
 from pausepoint.apps.planner.progress import Mark, standings
 from pausepoint.apps.planner.sample import SAMPLE_INPUTS, WITHOUT_PDF, sample_uploads
 from pausepoint.apps.planner.shown import VERDICTS, Shown
@@ -39,9 +49,6 @@ HELP = """Plan the days up to the midterms: read the material of every course, e
 Without --course, the planner runs on a small made-up sample. You can also add courses and files one by one: create,
 course, file, then resume.
 """
-COURSE = "ID:NAME[:DAY]"
-FILE = "[COURSE,COURSE:]PATH"
-EXAM = "[COURSE=]CHAPTERS, such as 'chapters 1-6, 9'"
 
 
 def begin(
@@ -69,15 +76,15 @@ def begin(
     empty: Annotated[bool, Field(description="Start without the sample and add courses and files later.")] = False,
 ) -> PlannerState:
     """Return the starting state for the given options."""
-    inputs = _inputs(course or [], time_zone, start, max_minutes, rest_day, hours or [])
-    inputs |= {"courses": _with_exams(inputs.get("courses", []), exam)} if exam else {}
+    inputs = inputs_of(course or [], time_zone, start, max_minutes, rest_day, hours or [])
+    inputs |= {"courses": with_exams(inputs.get("courses", []), exam)} if exam else {}
     if not (course or file or exercises or old_exam or empty):
         if not reads_pdf():
             click.echo(f"planner: {WITHOUT_PDF}", err=True)
-        return _with_busy(sessions.starting(_over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
+        return _with_busy(sessions.starting(over(SAMPLE_INPUTS, inputs), sample_uploads()), busy or [])
     known = {part.partition(":")[0] for part in course or []}
     roles: dict[Role, list[str]] = {"book": file or [], "exercises": exercises or [], "old_exam": old_exam or []}
-    uploads, notes = expanded(_upload(text, known, role) for role, texts in roles.items() for text in texts)
+    uploads, notes = expanded(upload_of(text, known, role) for role, texts in roles.items() for text in texts)
     _tell(notes)
     return _with_busy(sessions.starting(inputs, uploads), busy or [])
 
@@ -86,77 +93,6 @@ def _with_busy(state: PlannerState, busy: Sequence[str]) -> PlannerState:
     if not busy:
         return state
     return state.model_copy(update={"user_inputs": sessions.with_busy(state.user_inputs, list(map(Path, busy)))})
-
-
-def _inputs(
-    courses: list[str], time_zone: str | None, start: str | None, max_minutes: int | None, rest_day: str | None,
-    hours: list[str],
-) -> dict[str, Any]:  # fmt: skip
-    limits = {"max_minutes_per_day": max_minutes, "preferred_rest_day": rest_day and rest_day.capitalize(),
-              "study_hours": read_hours(hours) or None}  # fmt: skip
-    given: dict[str, Any] = {
-        "courses": [_course(each) for each in courses],
-        "shared_constraints": {name: value for name, value in limits.items() if value is not None},
-        "timezone": time_zone,
-        "start_date": start,
-    }
-    return {name: value for name, value in given.items() if value}
-
-
-def _with_exams(courses: list[dict[str, Any]], exam: Sequence[str]) -> list[dict[str, Any]]:
-    covered = _covered(exam, [course["course_id"] for course in courses])
-    return [course | {"exam": covered.get(course["course_id"], "")} for course in courses]
-
-
-def _covered(given: Sequence[str], course_ids: Sequence[str]) -> dict[str, str]:
-    """Read what the exams of courses cover. With one course, its id may be left out.
-
-    >>> _covered(["chapters 1-6"], ["calc2"]), _covered(["bio=none"], ["calc2", "bio"])
-    ({'calc2': 'chapters 1-6'}, {'bio': ''})
-    """
-    found: dict[str, str] = {}
-    for text in given:
-        course_id, equals, chapters = (part.strip() for part in text.partition("="))
-        if not equals and len(course_ids) == 1:
-            course_id, chapters = course_ids[0], course_id
-        if course_id not in course_ids or not chapters:
-            known = ", ".join(course_ids) or "none yet; add one with --course"
-            raise BadInput(f"--exam: {text!r} is not valid. Write {EXAM}. The courses: {known}.")
-        found[course_id] = "" if chapters.lower() in ("none", "all", "everything") else chapters
-    return found
-
-
-def _over(sample: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the sample with the given inputs in place of its own."""
-    limits = sample["shared_constraints"] | given.get("shared_constraints", {})
-    return sample | given | {"shared_constraints": limits}
-
-
-def _course(text: str) -> dict[str, Any]:
-    """Read a course from the command line.
-
-    >>> _course("calc2:Calculus II:2026-02-21")
-    {'course_id': 'calc2', 'course_name': 'Calculus II', 'midterm_date': '2026-02-21'}
-    """
-    course_id, *rest = text.split(":", 1)
-    if not rest:
-        raise BadInput(f"--course: {text!r} is not a course. Write {COURSE}.")
-    name, *day = rest[0].rsplit(":", 1)
-    given = {"course_id": course_id.strip(), "course_name": name.strip()}
-    return given | ({"midterm_date": day[0].strip()} if day else {})
-
-
-def _upload(text: str, known: set[str], role: Role = "book") -> Upload:
-    """Read a file from the command line. The part before a colon is a list of courses, or part of the path.
-
-    >>> _upload("calc2,phys:notes.md", {"calc2", "phys"}).course_ids, _upload("a:b.md", {"calc2"}).is_shared
-    (['calc2', 'phys'], True)
-    """
-    before, colon, path = text.partition(":")
-    courses = [part.strip() for part in before.split(",")]
-    if colon and (set(courses) <= known or not Path(text).exists()) and path:
-        return Upload(path=Path(path), course_ids=courses, role=role)
-    return Upload(path=Path(text), is_shared=True, role=role)
 
 
 def _tell(notes: Sequence[str]) -> None:
@@ -308,7 +244,7 @@ def course(
 ) -> Any:  # fmt: skip
     """Add a course, or change its name, its midterm or what its exam covers."""
     session_id = _id(engine, session)
-    covered = None if exam is None else _covered([f"{course_id}={exam}"], [course_id])[course_id]
+    covered = None if exam is None else covered_by([f"{course_id}={exam}"], [course_id])[course_id]
     given = {"course_id": course_id, "course_name": name, "midterm_date": midterm, "exam": covered}
     found = sessions.add_course(engine, session_id, given)
     told = f"Session {session_id} has {many(len(found.courses), 'course')}."
@@ -400,7 +336,7 @@ def replan(
     course_ids = [course.course_id for course in sessions.state_of(engine, session_id).user_inputs.courses]
     calendars = None if not busy else [Path(each) for each in busy if each != "none"]
     sessions.replan(
-        engine, session_id, midterms=dict(map(_moved, midterms)), covered=_covered(exam, course_ids),
+        engine, session_id, midterms=dict(map(_moved, midterms)), covered=covered_by(exam, course_ids),
         max_minutes=max_minutes,
         rest_day=None if rest_day is None else _weekday(rest_day), start=start,
         hours=read_hours(hours) if hours else None, busy=calendars, today=_today(engine, session_id),
