@@ -50,9 +50,8 @@ def test_the_fingerprint_is_the_same_as_that_of_all_arguments_at_once(
     args: list[Any], kwargs: dict[str, Any], bound: list[Any]
 ) -> None:
     positional = {f"argument {number}": value for number, value in enumerate(args)}
-    given_before = {"functools.partial": tuple(bound)} if bound else {}
     parts = (*bound, tuple(args), kwargs)
-    arguments = Arguments({**given_before, **positional, **kwargs})
+    arguments = Arguments({**positional, **kwargs})
     try:
         whole = fingerprint(*parts)
     except ValueRefused:

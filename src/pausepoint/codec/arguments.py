@@ -54,7 +54,6 @@ _MASKED = object()
 _MASK = b'{"$masked":true}'
 _QUOTE = '"'
 _LIST = b"[%b]"
-_TUPLE = b'{"$tuple":['
 _WORD = re.compile(r"[A-Z]*[a-z]+|[A-Z]+")
 _ALWAYS = "password", "passwd", "pwd", "passphrase", "secret", "secrets", "authorization", "credential", "credentials"
 _AT_THE_END = "token", "cookie", "cookies", "apikey", "auth", "bearer"
@@ -84,14 +83,13 @@ class Arguments:
 
     def fingerprint(self, bound: tuple[Any, ...], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """Return ``fingerprint(*bound, args, kwargs)`` of these arguments. Raises `ValueRefused`."""
-        texts, first = [*self.texts.values()], len(bound) > 0
-        last = first + len(args)
-        if len(texts) != last + len(kwargs) or b"" in texts or (kwargs and any(name[:1] == "$" for name in kwargs)):
+        texts, last = [*self.texts.values()], len(args)
+        special = bound or b"" in texts or (kwargs and any(name[:1] == "$" for name in kwargs))
+        if special or len(texts) != last + len(kwargs):
             return fingerprint(*bound, args, kwargs)
-        start = texts[0][len(_TUPLE) : -2] + b"," if first else b""
         named = sorted(zip(kwargs, texts[last:], strict=True)) if kwargs else ()
         end = b",".join([_key(name) + text for name, text in named])
-        return sha256(b'[%b{"$tuple":[%b]},{%b}]' % (start, b",".join(texts[first:last]), end)).digest()
+        return sha256(b'[{"$tuple":[%b]},{%b}]' % (b",".join(texts[:last]), end)).digest()
 
     @property
     def digests(self) -> str:

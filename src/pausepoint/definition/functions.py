@@ -67,9 +67,12 @@ def clash_of(what: Callee, fn: Callable[..., Any]) -> str:
 
 def named(what: Callee, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Return the arguments of a call by the names of their parameters, as far as these are known."""
+    if what.given:
+        bound = list(zip(what.given[::2], what.given[1::2], strict=True))[::-1]  # the innermost `partial` first
+        args = (*(value for values, _ in bound for value in values), *args)
+        kwargs = {name: value for _, words in bound for name, value in words.items()} | kwargs
     names = [*what.parameters, *(f"argument {n}" for n in range(len(what.parameters) + 1, len(args) + 1))]
-    bound = {"functools.partial": what.given} if what.given else {}
-    return {**bound, **dict(zip(names, args, strict=False)), **kwargs}
+    return {**dict(zip(names, args, strict=False)), **kwargs}
 
 
 def plain(fn: Callable[..., Any]) -> Callable[..., Any]:
