@@ -50,9 +50,9 @@ class Project:
         write_hooks(folder, on_loss, command)
 
     @asynccontextmanager
-    async def served(self, *restricted: str) -> AsyncIterator[tuple[Engine, GuestAgents]]:
+    async def served(self, *restricted: str, words: bool = True) -> AsyncIterator[tuple[Engine, GuestAgents]]:
         """Serve the gate in this process."""
-        async with Engine(self.store) as engine, GuestAgents(engine, self.socket, restricted) as agents:
+        async with Engine(self.store) as engine, GuestAgents(engine, self.socket, restricted, words=words) as agents:
             yield engine, agents
 
     async def agent(self, name: str, *options: str) -> asyncio.subprocess.Process:

@@ -132,3 +132,23 @@ async def test_a_session_of_an_agent_is_a_conversation(project: Project) -> None
         assert [each for each in await turns(engine) if each[:2] != ("assistant", "It is fixed.")] == [
             *whole[:3], ("user", "Thanks.", None), ("assistant", "Welcome.", None),
         ]  # fmt: skip
+
+
+@on_loop
+async def test_words_of_agents_can_be_left_out(project: Project) -> None:
+    path = project.folder / "transcript.jsonl"
+    path.write_text(line("assistant", said("I look."), datetime.now(UTC)))
+    call = {"tool_name": "Bash", "tool_use_id": "t1", "tool_input": {"command": "ls"}}
+    async with project.served(words=False) as (engine, agents):
+        for event, more in (
+            ("UserPromptSubmit", {"prompt": "Fix it."}), ("PreToolUse", call), ("PostToolUse", call),
+            ("Stop", {"last_assistant_message": "Done."}),
+        ):  # fmt: skip
+            await project.call_hook(event, "ada", transcript_path=str(path), **more)
+
+        async def is_recorded() -> bool:
+            return await turns(engine) == [("tool", "Bash", "done")] and all(gate.at_rest.is_set() for gate in agents)
+
+        await async_until(is_recorded)
+        note = await agent_note(engine, await engine.session("claude-ada").info())
+        assert (note.prompt, note.folder) == ("", "")

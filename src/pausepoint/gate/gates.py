@@ -141,7 +141,7 @@ class Gate:
         self.costs: list[Cost] = []
         self.prompts: list[str] = []  # that are not recorded yet
         self.closing = ""  # what the model said at the end of the last turn
-        self.notes: Callable[[Context], Awaitable[None]] | None = None  # records what is said
+        self.notes: Callable[[Context], Awaitable[None]] | None = None  # records what is said, if that is stored
         self.transcript = ""
         self.heard_at = 0.0  # when the agent itself last reported; sub-agents do not count
         self.background: tuple[Background, ...] = ()
@@ -207,7 +207,7 @@ class Gate:
             case "prompt":
                 self._end_calls("interrupted", None)  # sub-agents in the background go on
                 self.at_rest.clear()
-                self.prompts += [report.prompt] if report.prompt else []
+                self.prompts += [report.prompt] if report.prompt and self.notes is not None else []
             case "end":
                 self.finish()
             case "spend":

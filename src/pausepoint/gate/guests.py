@@ -93,16 +93,17 @@ class GuestAgents:
     """Serves the gate of a project: each agent that reports there gets a guest session in the store.
 
     ``restricted`` are the commands and tools that need a person's approval. ``say`` is called with the name of an agent
-    and a line about each thing that it does.
+    and a line about each thing that it does. ``words``: whether to store what the agents are told and say.
     """
 
     def __init__(
         self, engine: Engine, path: Path, restricted: Sequence[str] = (),
-        say: Callable[[str, str], None] = lambda name, text: None,
+        say: Callable[[str, str], None] = lambda name, text: None, words: bool = True,
     ) -> None:  # fmt: skip
         self.engine = engine
         self.restricted = tuple(restricted)
         self.say = say
+        self.words = words
         self.gates: dict[tuple[str, str], Gate] = {}
         self._socket = GateSocket(path, self._find)
         self._tasks: dict[Gate, asyncio.Task[None]] = {}
@@ -149,6 +150,7 @@ class GuestAgents:
             gate = self.gates[who] = Gate(f"{who[0]}-{who[1][:SHORT]}", self.restricted)
             gate.say = lambda text: self.say(gate.name, text)
             guest = _Guest(self.engine, gate, report.agent, self._freezer, report.event)
+            gate.notes = guest.note_words if self.words else None
             self._tasks[gate] = asyncio.create_task(self._serve(guest, who), name=f"gate {gate.name}")
         return gate
 
@@ -221,7 +223,6 @@ class _Guest:
         self.read: tuple[str, int] | None = None  # the transcript, and up to which byte it is recorded
         self.latest = ""  # what its model said last
         self.early = ""  # that, if it is recorded before it is in the transcript
-        gate.notes = self._note_words
 
     async def serve(self) -> None:
         """Visit the session whenever the agent has something to do, until the agent ends."""
@@ -318,7 +319,7 @@ class _Guest:
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
 
-    async def _note_words(self, ctx: Context) -> None:
+    async def note_words(self, ctx: Context) -> None:
         """Record what the agent was told and said, and what its tools returned, since the last time."""
         gate, words, end = self.gate, list[Words](), 0
         if gate.transcript:

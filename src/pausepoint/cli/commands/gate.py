@@ -176,8 +176,9 @@ def check(cli: Cli) -> int:
 @gate.command()
 @click.option("--restricted", multiple=True, metavar="PATTERN",
               help="A command or tool that needs approval, besides those of the installation; repeatable.")  # fmt: skip
+@click.option("--calls-only", is_flag=True, help="Do not store what agents are told and say, only their calls.")
 @common()
-def serve(cli: Cli, restricted: tuple[str, ...]) -> int:
+def serve(cli: Cli, restricted: tuple[str, ...], calls_only: bool) -> int:
     """Hold the agents of this project under the pause button, until Ctrl+C.
 
     Each agent that has the hooks of the gate becomes a session of the store: `ls` lists it, `pause` stops it before
@@ -189,7 +190,7 @@ def serve(cli: Cli, restricted: tuple[str, ...]) -> int:
 
     with _refusals():
         settings = _installation(cli).settings()
-        return serve(cli, replace(settings, restricted=(*settings.restricted, *restricted)))
+        return serve(cli, replace(settings, restricted=(*settings.restricted, *restricted)), words=not calls_only)
 
 
 @gate.command()

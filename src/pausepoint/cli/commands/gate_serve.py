@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,17 +18,17 @@ if TYPE_CHECKING:
 ENDED = "Stopped. Agents that wait get half a minute to find another server; then the settings decide."
 
 
-def serve(cli: Cli, settings: GateSettings) -> int:
-    """Serve the gate until the process is stopped."""
+def serve(cli: Cli, settings: GateSettings, words: bool) -> int:
+    """Serve the gate until the process is stopped. ``words``: store what the agents are told and say."""
     try:
-        return int(run_async(_served(cli, settings)))
+        return int(run_async(_served(cli, settings, words)))
     except (KeyboardInterrupt, SystemExit) as end:
         code = stopped_by(end)
         cli.out.note(ENDED)
         return code
 
 
-async def _served(cli: Cli, settings: GateSettings) -> int:
+async def _served(cli: Cli, settings: GateSettings, words: bool) -> int:
     from pausepoint.engine.engine import Engine
     from pausepoint.errors import GateRefused
     from pausepoint.gate.guests import GuestAgents
@@ -35,9 +36,10 @@ async def _served(cli: Cli, settings: GateSettings) -> int:
 
     path = Path(settings.socket)
     make_private(path.parent)
+    say = partial(_line, cli)
     async with Engine(cli.place.url) as engine:
         try:
-            async with GuestAgents(engine, path, settings.restricted, lambda *line: _line(cli, *line)) as agents:
+            async with GuestAgents(engine, path, settings.restricted, say, words) as agents:
                 _say(cli, settings)
                 await asyncio.gather(agents.watched(), asyncio.Event().wait())
         except GateRefused as refused:
