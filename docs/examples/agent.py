@@ -32,14 +32,22 @@ async def think(messages: list[Any], ctx: Context) -> list[dict[str, Any]]:
     return [block.to_dict() for block in reply.content]
 
 
+async def result_of(call: dict[str, Any], ctx: Context) -> dict[str, Any]:
+    try:
+        tool = partial(TOOLS[call["name"]], **call["input"])
+        return {"content": await ctx.do(tool, key=call["id"], retry=3, timeout=60)}
+    except Exception as error:
+        return {"content": f"{type(error).__name__}: {error}", "is_error": True}
+
+
 async def use(call: dict[str, Any], ctx: Context) -> dict[str, Any]:
     try:
         if call["name"] == "book":
             await ctx.confirm(f"Book {call['input']['hotel']}?", payload=call["input"])
-        result = await ctx.do(partial(TOOLS[call["name"]], **call["input"]), key=call["id"], retry=3, timeout=60)
+        result = await ctx.do(result_of, call, key=call["id"])
     except Declined as no:
-        result = f"declined, {no.reason}"
-    return {"type": "tool_result", "tool_use_id": call["id"], "content": result}
+        result = {"content": f"declined, {no.reason}"}
+    return {"type": "tool_result", "tool_use_id": call["id"], **result}
 
 
 @workflow

@@ -445,6 +445,58 @@ def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
     assert json.loads(found.stdout)["changed"] == ["topic"]
 
 
+AGENT = """
+from pathlib import Path
+from pausepoint import Context, workflow
+
+async def think(turn: int) -> str:
+    return "nonsense" if turn == 2 and not Path("better").exists() else f"tool {turn}"
+
+async def use(tool: str) -> str:
+    return f"{tool} done"
+
+@workflow
+async def agent(turns: int, ctx: Context) -> list[str]:
+    results = []
+    for turn in range(turns):
+        reply = await ctx.do(think, turn)
+        if reply == "nonsense":
+            raise ValueError("nonsense")
+        results.append(await ctx.do(use, reply))
+    return results
+"""
+
+
+def test_an_operation_is_forgotten_and_a_fork_begins_before_one(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").write_text(AGENT)
+    (tmp_path / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nagent = "agent.py:agent"\n')
+    assert run("run", "agent.py", "--turns", "4", "--session-id", "a", cwd=tmp_path).code == 1
+    planned = run("rewind", "a", "--to-operation", "think#2", "--dry-run", cwd=tmp_path, tty=True)
+    assert plain(planned.stdout).startswith("Plan of a rewind of a to before operation think#2:\n")
+    assert "! runs again  think      2 of them had finished in agent#1" in plain(planned.stdout)
+    assert run("forget", "a", "think", "--dry-run", "--json", cwd=tmp_path).code == 0
+
+    wrong = run("forget", "a", "thnk", cwd=tmp_path)
+    assert (wrong.code, "Did you mean 'think'? `pausepoint show a --operations` lists them." in wrong.stderr) == (
+        4,
+        True,
+    )
+    both = run("rewind", "a", "--to", "agent", "--to-operation", "think", cwd=tmp_path)
+    assert (both.code, "Name one place" in both.stderr) == (2, True)
+
+    done = run("forget", "a", "think#2", "--reason", "nonsense", cwd=tmp_path)
+    assert done.stdout == "Rewound to before operation think#2.\nForgotten: think (2), use.\na is ready at agent.\n"
+    shown = run("show", "a", "--operations", cwd=tmp_path).stdout
+    assert (shown.count("undone by a rewind"), "  think  record 2, " in shown) == (3, True)
+    (tmp_path / "better").touch()
+    resumed = run("resume", "a", cwd=tmp_path)
+    assert (resumed.code, resumed.stdout.splitlines()[-1][:30]) == (0, '["tool 0 done", "tool 1 done",')
+
+    forked = run("fork", "a", "--at-operation", "use#4", "--session-id", "b", cwd=tmp_path)
+    assert forked.stdout.startswith("Forked a (before operation use#4) as b.\n")
+    assert run("fork", "a", "--at-operation", "use", "--at-step", "agent", cwd=tmp_path).code == 2
+
+
 def test_a_place_that_is_not_there_is_not_found(place: Path) -> None:
     done = run("rewind", "one", "--to", "writ", "--json", cwd=place)
     assert (done.code, done.stdout) == (4, "")

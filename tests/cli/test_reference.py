@@ -147,6 +147,7 @@ CALLS: dict[str, str] = {
     "export": "FAILED file.jsonl", "import": "file.jsonl --session-id copy", "artifacts": "ls FAILED",
     "move": ".pausepoint/pausepoint.db new.db --dry-run", "redact": "copy --seq 2", "workflows": "",
     "serve": "token list", "gate": "install claude --dry-run", "schedule": "ls", "limit": "ls",
+    "forget": "WAITING look_up",
 }  # fmt: skip
 """A call of every command that has --json and ends, in an order in which each has something to do."""
 
@@ -190,7 +191,8 @@ def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to
         "ls --limit": "The option --limit needs a value.",
         "ls one two": "There are too many arguments. Remove: one two. See `pausepoint ls --help`.",
         "show": "The argument SESSION[@CHECKPOINT] is missing. See `pausepoint show --help`.",
-        "rewind student": "The option --to is missing. See `pausepoint rewind --help`.",
+        "rewind student": "Name one place: a visit with --to STEP, or an operation with --to-operation NAME.",
+        "forget student": "The argument NAME[#N]|NUMBER|ID is missing. See `pausepoint forget --help`.",
         "run brief --topic x --budget much": "--budget: 'much' is not a budget."
         f" Write dollars, such as 2.50, or limits, such as usd=2.50,tokens=20000,operations=100. {fields}",
         "run breif": "'breif' is not a file or a workflow of this project. Did you mean 'brief'?",

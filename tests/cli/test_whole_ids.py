@@ -25,8 +25,8 @@ NAME, BEGINNING = "autumn-b", "autumn"
 
 CHANGING: dict[str, list[str]] = {
     "resume": [], "answer": ["yes"], "pause": [], "cancel": [], "send": ["hello"], "edit": ["--set", "topic=x"],
-    "ask-again": [], "rewind": ["--to", "plan"], "fork": [], "redact": ["--seq", "1"], "artifacts adopt": [],
-    "artifacts restore": [],
+    "ask-again": [], "rewind": ["--to", "plan"], "forget": ["look"], "fork": [],
+    "redact": ["--seq", "1"], "artifacts adopt": [], "artifacts restore": [],
 }  # fmt: skip
 READING: dict[str, list[str]] = {
     "show": [], "watch": [], "events": [], "plan": [], "why": [], "checkpoints": [], "diff": [], "inbox": [],

@@ -384,7 +384,19 @@ async def gone_back() -> list[Event]:
         await session.edit(dict(await session.state()), by="ann", reason="the same again")
         await session.rewind("gate", by="ann", reason="once more")
         copy = await session.fork(paused=True)
-        return [*await _followed(session.events()), *await _followed(copy.events())]
+
+        async def look_up() -> int:
+            return 1
+
+        @step
+        async def work(ctx: Context) -> None:
+            await ctx.do(look_up)
+
+        inside = await engine.start(Workflow("inside", state=Everything, steps=[work]))
+        await inside.outcome()
+        part = await inside.fork(at_operation="look_up", paused=True)
+        await inside.forget("look_up")
+        return [event for each in (session, copy, inside, part) for event in await _followed(each.events())]
 
 
 async def asked() -> list[Event]:

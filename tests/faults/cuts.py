@@ -52,8 +52,13 @@ async def wonder(n: int, ctx: Context) -> str:
 leaf = Workflow("leaf", state=Leaf, steps=[wonder])
 
 
+async def look_up() -> str:
+    return "known"
+
+
 @step(writes="outs")
 async def branch(ctx: Context) -> list[str]:
+    await ctx.do(look_up)
     return [found.out for found in await asyncio.gather(*(ctx.call(leaf, n=n) for n in range(1, LEAVES + 1)))]
 
 
@@ -134,6 +139,7 @@ VERBS: dict[str, Verb] = {
     "cancel paused": Verb(paused, lambda engine, id: engine.session(id).cancel(reason="enough")),
     "edit": Verb(waiting, lambda engine, id: engine.session(id).edit(note="changed")),
     "rewind": Verb(waiting, lambda engine, id: engine.session(id).rewind("branch")),
+    "forget": Verb(waiting, lambda engine, id: engine.session(id).forget("look_up")),
     "fork": Verb(waiting, lambda engine, id: engine.session(id).fork(session_id=f"{id}-fork")),
     "send": Verb(ready, lambda engine, id: engine.session(id).send("hello")),
     "answer": Verb(waiting, answered),
@@ -196,7 +202,7 @@ async def cut(engine: Engine, name: str, id: str, ticks: int) -> Cut:
 async def after(engine: Engine, name: str, id: str) -> list[str]:
     """Return what is wrong with a tree after a cut. In the end the tree is cancelled."""
     wrong = await damage(engine, id)
-    if name == "rewind":
+    if name in ("rewind", "forget"):
         await engine.session(id).resume()
         await settled(engine, id)
         if (count := len(await engine.session(id).questions())) != LEAVES:

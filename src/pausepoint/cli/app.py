@@ -50,6 +50,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "edit": ("edit", "Change the state of a session that is not running."),
         "ask-again": ("edit", "Ask a question again that was declined; finished operations are kept."),
         "rewind": ("edit", "Redo a step and the steps after it."),
+        "forget": ("edit", "Forget the result of an operation, and what came after it."),
         "fork": ("edit", "Start a new session from a checkpoint of another one."),
     },
     "Maintain": {

@@ -58,6 +58,7 @@ COMMANDS: dict[str, Forms] = {
     "edit": ([documents.EditedDocument, PlanDocument, *RAN], []),
     "ask-again": ([documents.EditedDocument, *RAN], []),
     "rewind": ([documents.Rewound, PlanDocument, *RAN], []),
+    "forget": ([documents.Rewound, PlanDocument, *RAN], []),
     "fork": ([documents.Forked, PlanDocument, *RAN], []),
     "gate": (
         [

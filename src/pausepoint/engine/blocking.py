@@ -407,6 +407,7 @@ class BlockingSession(Generic[S, T]):
     origin = on_session(Session.origin)
     ask_again = on_session(Session.ask_again)
     rewind = on_session(Session.rewind)
+    forget = on_session(Session.forget)
     plan_rewind = on_session(Session.plan_rewind)
     plan_edit = on_session(Session.plan_edit)
     plan_fork = on_session(Session.plan_fork)

@@ -26,7 +26,7 @@ from pausepoint.engine.queries import Queries
 from pausepoint.engine.questions import Questions
 from pausepoint.engine.schedules import Schedules
 from pausepoint.engine.session import Session
-from pausepoint.engine.time_travel import TimeTravel, merged_changes
+from pausepoint.engine.time_travel import Target, TimeTravel, merged_changes
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -192,24 +192,23 @@ class Control:
 
     async def fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        session_id: str | None = None, reuse: bool = False, owner: str | None = None,
+        at_operation: int | str | None = None, session_id: str | None = None, reuse: bool = False,
+        owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: Amount | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[Any]:  # fmt: skip
-        """Create a new session from another one's present state, or from its state before visit ``at_step``."""
+        """Create a new session from another one's present state, or from its state before a visit or an operation."""
         self.service.check_open()
         check_texts(owner=owner, reason=reason, by=by)
         known = None if session_id is None else check_session_id(session_id)
         pause = operator_pause(self.service.clock.now(), reason, by) if paused else None
-        given = merged_changes(changes, named)
+        given, place = merged_changes(changes, named), Target.of_fork(at_step, at_operation, reuse)
         while True:
             row = await self.service.row(source)
             # A fork that is stored as it is needs no code; the engine that resumes it checks the state.
             needs_code = row.workflow in self.service.workflows or given or not paused
             workflow = self.service.workflow_of(row) if needs_code else None
-            new = await self.time_travel.forked(
-                workflow, row, known or new_session_id(), at_step, given, reuse, by, folder
-            )
+            new = await self.time_travel.forked(workflow, row, known or new_session_id(), place, given, by, folder)
             new = msgspec.structs.replace(
                 new, owner=new.owner if owner is None else owner, tags=new.tags if tags is None else tags_of(tags),
                 pause=pause, claim=pause is None, **allowance_of(budget).given(),

@@ -340,7 +340,7 @@ class OperationDocument(Document):
 
     ``label`` is its key, or the beginning of its arguments. ``arguments`` is null if they were not recorded. ``bytes``
     is the size of the result; a list has only the beginning of a large one. ``outcome`` says why a wait ended without a
-    result. ``usd`` and ``tokens`` are what it spent itself.
+    result. ``usd`` and ``tokens`` are what it spent itself. ``left_behind``: a rewind has undone it.
     """
 
     seq: int
@@ -358,6 +358,7 @@ class OperationDocument(Document):
     outcome: Literal["", "expired", "rounds", "declined", "timeout"]
     usd: float
     tokens: int
+    left_behind: bool
 
     @classmethod
     def of(cls, record: OperationInfo, **fields: Any) -> Self:

@@ -28,7 +28,7 @@ from pausepoint.engine.obstacles import TRIED
 from pausepoint.engine.operations import PlannedOperation, arrivals, item_ids, planned_operations, undone_operations
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.rerun import is_concerned
-from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel, line_before, merged_changes, needed, restarted
+from pausepoint.engine.time_travel import LEFT_OPEN, Target, TimeTravel, line_before, merged_changes, needed, restarted
 from pausepoint.log.events import retries_of
 from pausepoint.log.replay import EditBody, Line, fold, to_payload
 from pausepoint.log.state import Blobs
@@ -346,14 +346,14 @@ class Plans:
         )
 
     async def plan_rewind(
-        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        self, session_id: str, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        to_operation: int | str | None = None, reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what a resume would do after such a rewind. Validates the changes and stores nothing."""
         self.service.check_open()
         row = await self.service.row(session_id)
         workflow, given = self.service.workflow_of(row), merged_changes(changes, named)
-        line = (await line_before(self.service, row, to, reuse)).line
+        line = (await line_before(self.service, row, Target.of_rewind(to, to_operation, reuse))).line
         await check_past(self.service, row, line)
         if given:
             blobs: Blobs = []
@@ -366,17 +366,17 @@ class Plans:
 
     async def plan_fork(
         self, source: str, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, **named: Any,
+        at_operation: int | str | None = None, reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what such a fork would run. Validates the changes and stores nothing."""
         self.service.check_open()
         row = await self.service.row(source)
-        workflow = self.service.workflow_of(row)
+        workflow, place = self.service.workflow_of(row), Target.of_fork(at_step, at_operation, reuse)
         new = await self.time_travel.forked(
-            workflow, row, SessionId(row.session_id), at_step, merged_changes(changes, named), reuse, None, "."
+            workflow, row, SessionId(row.session_id), place, merged_changes(changes, named), None, "."
         )
         line, timeline = fold(new.records), self.service.timeline(row)
-        past = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
+        past = await place.find(timeline)
         undone = Undone(timeline, line, (*past.line.left_behind, (past.base + 1, row.seq)))
         row = replace(row, seq=1, live=False, pause_requested=False)
         return await self._planned(workflow, restarted(row, line), line, [], (), undone)

@@ -15,7 +15,7 @@ from pausepoint.definition.fields import overlap
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service
 from pausepoint.engine.contents import check_past
-from pausepoint.engine.time_travel import LEFT_OPEN, TimeTravel, in_order, line_before
+from pausepoint.engine.time_travel import LEFT_OPEN, Target, TimeTravel, in_order, line_before
 from pausepoint.log.replay import CheckpointBody, EditBody, Line, RewindBody, body_of
 from pausepoint.log.state import Blobs, Change, stored
 from pausepoint.log.trail import Adopted, Published, Reused, Trail, Work
@@ -43,7 +43,8 @@ class Rerun:
         behind = _later_writers(now.trail)
         begins = [redo.since for redo in found.redo.values()] + [work.seq for work in works if work.step in behind]
         since = min(begins, default=row.seq)
-        line, base, visit = await line_before(self.service, row, since if begins else f"{now.step}#{now.visit}", False)
+        place = Target(since if begins else f"{now.step}#{now.visit}")
+        line, base, visit, _ = await line_before(self.service, row, place)
         blobs = await self.time_travel.upgraded(workflow, line, row) if line.version != now.version else []
         trail = line.trail
         assert trail is not None

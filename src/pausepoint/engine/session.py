@@ -281,24 +281,26 @@ class Session(SessionVerbs, Generic[S, R]):
 
     async def fork(
         self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        session_id: str | None = None, reuse: bool = False, owner: str | None = None,
+        at_operation: int | str | None = None, session_id: str | None = None, reuse: bool = False,
+        owner: str | None = None,
         tags: str | Sequence[str] | None = None, budget: Amount | None = None,
         paused: bool = False, reason: str = "", by: str | None = None, folder: str | Path | None = None, **named: Any,
     ) -> Session[S, R]:  # fmt: skip
-        """Create a new session from this one's present state, or from its state before visit ``at_step``.
+        """Create a new session from this one's present state, or from before visit ``at_step`` or ``at_operation``.
 
         The new session runs in the background, unless ``paused``. This session may have any status and is not changed.
         With ``paused`` and without changes, the workflow need not be registered with this engine.
 
         - ``at_step``: a visit, as for `rewind`. By default the fork continues where this session is now.
+        - ``at_operation``: instead, an operation, as ``to_operation`` of `rewind`.
         - ``changes`` and keywords: changes of the state, as for `edit`.
         - ``reuse``: keep the finished operations of the visit, so that only the rest runs again.
         - ``owner``, ``tags``, ``budget``: by default those of this session.
         - ``folder``: the folder for its artifacts, if its steps publish any.
         """
         forked = await self._parts.control.fork(
-            self._ref, at_step, changes, session_id=session_id, reuse=reuse, owner=owner, tags=tags, budget=budget,
-            paused=paused, reason=reason, by=by, folder=folder, **named,
+            self._ref, at_step, changes, at_operation=at_operation, session_id=session_id, reuse=reuse, owner=owner,
+            tags=tags, budget=budget, paused=paused, reason=reason, by=by, folder=folder, **named,
         )  # fmt: skip
         session = Session[S, R](self._engine, forked.id, self.owner and (owner or self.owner), self._workflow)
         session._run = forked._run

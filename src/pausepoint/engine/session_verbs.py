@@ -140,46 +140,72 @@ class SessionVerbs:
         return await self._parts.plans.plan_edit(self._ref, changes, **named)
 
     async def rewind(
-        self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+        self, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        to_operation: int | str | None = None, reuse: bool = False, by: str | None = None, reason: str = "",
+        based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Rewind a parked session to the beginning of a visit, and return its status. A resume then runs it again.
+        """Rewind a parked session to before a visit or an operation, and return its status. A resume runs it again.
 
         The old records stay in the log and readable. Money spent stays spent. Children that have not ended are
         cancelled.
 
         - ``to``: ``"write"`` (its last visit), ``"write#2"``, or a checkpoint's number.
+        - ``to_operation``: instead of ``to``, an operation that has ended: ``"think"`` (its last call), ``"think#3"``,
+          the number of its record, or its id. Its visit keeps the results of the operations that did not begin after
+          it.
         - ``changes`` and keywords: changes of the state at the beginning of the visit, as for `edit`, in the same
           transaction.
         - ``reuse``: keep the visit's finished operations, so that only the rest runs again. By default the visit starts
           without remembered operations.
         - ``by``, ``reason``, ``based_on``: as for `edit`.
 
-        Raises `UnknownCheckpoint` if there is no such visit, and `VerbRefused` if the session is driven or has changed.
+        Raises `UnknownCheckpoint` or `UnknownOperation` if there is no such visit or operation, and `VerbRefused` if
+        the session is driven or has changed.
         """
         return await self._parts.time_travel.rewind(
-            self._ref, to, changes, reuse=reuse, by=by, reason=reason, based_on=based_on, **named,
+            self._ref, to, changes, to_operation=to_operation, reuse=reuse, by=by, reason=reason, based_on=based_on,
+            **named,
         )  # fmt: skip
 
+    async def forget(
+        self, operation: int | str, nth: int | None = None, /, *,
+        by: str | None = None, reason: str = "", based_on: int | None = None,
+    ) -> Status:  # fmt: skip
+        """Forget the result of an operation of a parked session, and all that began after it. Return the status.
+
+        A resume then calls the operation again. This is a `rewind` with ``to_operation``.
+
+        - ``operation``, ``nth``: ``"think"`` and which of its calls, in the order in which they ended; by default the
+          last one. Or an operation's id, or the number of its record.
+        - ``by``, ``reason``, ``based_on``: as for `edit`.
+        """
+        if nth is not None:
+            operation = f"{operation}#{nth}"
+        return await self.rewind(to_operation=operation, by=by, reason=reason, based_on=based_on)
+
     async def plan_rewind(
-        self, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        self, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        to_operation: int | str | None = None, reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what a resume would do after such a rewind. Validates the changes and stores nothing.
 
         The session may be running. The arguments are those of `rewind`; ``rerun`` is as for `resume`.
         """
-        return await self._parts.plans.plan_rewind(self._ref, to, changes, reuse=reuse, rerun=rerun, **named)
+        return await self._parts.plans.plan_rewind(
+            self._ref, to, changes, to_operation=to_operation, reuse=reuse, rerun=rerun, **named
+        )
 
     async def plan_fork(
         self, /, at_step: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, **named: Any,
+        at_operation: int | str | None = None, reuse: bool = False, **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what such a fork would run. Validates the changes and stores nothing.
 
         The arguments are those of `fork`. The plan's ``session_id`` is that of the source.
         """
-        return await self._parts.plans.plan_fork(self._ref, at_step, changes, reuse=reuse, **named)
+        return await self._parts.plans.plan_fork(
+            self._ref, at_step, changes, at_operation=at_operation, reuse=reuse, **named
+        )
 
     async def artifacts(self) -> list[ArtifactState]:
         """Return the state of each artifact: valid, edited, invalid, missing or stale. Changes nothing.

@@ -18,7 +18,7 @@ from pausepoint.log.events import label_of, result_of
 from pausepoint.log.replay import OperationBody, body_of
 from pausepoint.log.spans import Span, Spans
 from pausepoint.log.state import Blob, Inline
-from pausepoint.log.timeline import AT_ONCE, Timeline
+from pausepoint.log.timeline import AT_ONCE, Timeline, Undone, operation_of
 from pausepoint.model.ids import shortened
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
@@ -56,12 +56,17 @@ async def operations(
     Large results are cut, unless ``whole`` is set.
     """
     check_limit(limit, "operations")
-    rows = list[OperationInfo]()
+    rows, undone = list[OperationInfo](), await _undone(engine, session_id)
     async for store, record, body in _newest(engine, session_id, before):
         if limit is not None and len(rows) >= limit:
             break
-        rows.append(await _info(store, record, body, whole))
+        rows.append(await _info(store, record, body, undone, whole))
     return rows[::-1]
+
+
+async def _undone(engine: Engine, session_id: str) -> Undone:
+    engine._service.check_open()
+    return await engine._service.timeline(await engine._service.row(session_id)).left_behind()
 
 
 async def operation(engine: Engine, session_id: str, id: str) -> OperationInfo:
@@ -71,7 +76,7 @@ async def operation(engine: Engine, session_id: str, id: str) -> OperationInfo:
     """
     async for store, record, body in _newest(engine, session_id):
         if body.id == id:
-            return await _info(store, record, body, whole=True)
+            return await _info(store, record, body, await _undone(engine, session_id), whole=True)
     raise UnknownOperation(
         f"Session {session_id!r} has no operation {shortened(id)} that has ended. `pausepoint show {session_id}"
         " --operations` lists those that have.",
@@ -89,11 +94,11 @@ async def _newest(
     end = row.seq if before is None else min(before - 1, row.seq)
     for last in range(end, 0, -AT_ONCE):
         for record in reversed(await store.records(row.key, max(last - AT_ONCE + 1, 1), last)):
-            if (body := _operation(record)) is not None:
+            if (body := operation_of(record)) is not None:
                 yield store, record, body
 
 
-async def _info(store: Store, record: Record, body: OperationBody, whole: bool) -> OperationInfo:
+async def _info(store: Store, record: Record, body: OperationBody, undone: Undone, whole: bool) -> OperationInfo:
     arguments = arguments_of(body.arguments)
     arguments = {} if arguments is None and not body.input else arguments  # a wait has none
     spent = [each for each in body.effects if each.id.rpartition("/spend:")[0] == body.id]
@@ -101,16 +106,8 @@ async def _info(store: Store, record: Record, body: OperationBody, whole: bool) 
         record.seq, body.id, body.name, label_of(body.id, body.name, arguments), record.step, record.visit,
         to_datetime(record.at - body.took), to_datetime(record.at), arguments,
         await _result(store, body) if whole else result_of(body), _size(body.value), body.outcome,
-        sum(each.usd for each in spent) / 1e6, sum(each.tokens for each in spent),
+        sum(each.usd for each in spent) / 1e6, sum(each.tokens for each in spent), undone.has(record, body),
     )  # fmt: skip
-
-
-def _operation(record: Record) -> OperationBody | None:
-    """Return the operation that a record is about; None if it is something else, or redacted."""
-    if record.kind != "operation" or record.redacted:
-        return None
-    body: OperationBody = body_of(record)
-    return None if body.total else body
 
 
 def _size(value: Inline | Blob) -> int:
@@ -135,5 +132,7 @@ def _folded(session_id: str, records: Sequence[Record], begins: datetime | None)
             fold.ended_redacted(record.step, record.visit, record.seq, record.at)
         for event in history.events(session_id, history.Cursor(record.seq - 1), [record], []):
             fold.apply(event, here)  # a rewind's own record is already at its new place
+        if record.kind == "key" and not record.redacted and (journal := body_of(record).journal) is not None:
+            fold.keep((record.step, record.visit), {each.id for each in journal.operations})
         here = record.step, record.visit
     return fold

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, NamedTuple, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -48,7 +48,7 @@ from pausepoint.log.replay import (
 )
 from pausepoint.log.state import Blob, Blobs, Change, State
 from pausepoint.log.telemetry import Watch
-from pausepoint.log.timeline import Before
+from pausepoint.log.timeline import Before, Timeline
 from pausepoint.log.trail import PublishedFile, Trail, Work
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.commits import Commit, Facts, NewSession
@@ -149,30 +149,31 @@ class TimeTravel:
         return {"close_pauses": tuple(pause.id for pause in pauses), "open_pauses": opened}
 
     async def rewind(
-        self, session_id: str, /, to: int | str, changes: Mapping[str, Any] | None = None, *,
-        reuse: bool = False, by: str | None = None, reason: str = "", based_on: int | None = None, **named: Any,
+        self, session_id: str, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
+        to_operation: int | str | None = None, reuse: bool = False, by: str | None = None, reason: str = "",
+        based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
-        """Rewind a parked session to the beginning of a visit, and return its status. A resume then runs it again."""
+        """Rewind a parked session to before a visit or an operation, and return its status. A resume runs it again."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
-        given = merged_changes(changes, named)
+        given, place = merged_changes(changes, named), Target.of_rewind(to, to_operation, reuse)
 
         async def attempt() -> None:
-            await self._rewind(await self.parked(session_id, "rewound", based_on), to, reuse, given, by, reason)
+            await self._rewind(await self.parked(session_id, "rewound", based_on), place, given, by, reason)
 
         await self.service.retried(attempt)
         return (await self.service.row(session_id)).status
 
     async def _rewind(
-        self, row: SessionRow, to: int | str, reuse: bool, given: dict[str, Any], by: str | None, reason: str
-    ) -> None:
-        line, base, visit = await line_before(self.service, row, to, reuse)
+        self, row: SessionRow, place: Target, given: dict[str, Any], by: str | None, reason: str
+    ) -> None:  # fmt: skip
+        line, base, visit, operation = await line_before(self.service, row, place)
         await check_past(self.service, row, line)
         blobs = line.state.seal()
         edit = EditBody(await self.edits_there(row, line, given, blobs), by, reason) if given else None
         pauses = [pause.id for pause in await self.service.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
-        body = RewindBody(visit, reuse, by, reason, row.ended or "")
-        summary = f"rewound{f' by {by}' if by else ''} to before {visit}"
+        body = RewindBody(visit, place.reuse, by, reason, row.ended or "", operation)
+        summary = f"rewound{f' by {by}' if by else ''} to before {operation or visit}"
         await self.revise(
             row, line, "rewind", body, f"{summary}, edited: {', '.join(given)}" if given else summary,
             base=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
@@ -337,8 +338,8 @@ class TimeTravel:
     # forking
 
     async def forked(
-        self, workflow: Workflow[Any] | None, row: SessionRow, session_id: SessionId, at_step: int | str | None,
-        given: dict[str, Any], reuse: bool, by: str | None, folder: str | Path | None = None,
+        self, workflow: Workflow[Any] | None, row: SessionRow, session_id: SessionId, place: Target,
+        given: dict[str, Any], by: str | None, folder: str | Path | None = None,
     ) -> NewSession:  # fmt: skip
         """Return a new session that begins with another one's state, now or before a visit. Large values are shared.
 
@@ -346,8 +347,7 @@ class TimeTravel:
 
         Without the ``workflow``, the fork keeps the version of the source, and nothing can be changed.
         """
-        timeline = self.service.timeline(row)
-        line, base, visit = await (timeline.now(reuse) if at_step is None else timeline.before(at_step, reuse))
+        line, base, visit, operation = await place.find(self.service.timeline(row))
         blobs = [] if workflow is None else await self.upgraded(workflow, line, row)
         changes: tuple[Change, ...] = ()
         if given and workflow is not None:
@@ -358,13 +358,13 @@ class TimeTravel:
         if line.trail is not None:  # what it publishes, only its code knows
             line.trail = trail_for(workflow or self.service.workflow_of(row), session_id, folder)
         blobs += line.state.seal()
-        origin = Origin(row.session_id, base, visit, tuple(given))
+        origin = Origin(row.session_id, base, visit, tuple(given), operation)
         body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
         now = self.service.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", line.step or "", line.visit, now, to_payload(body))
         named = line.state.named() | {each.value.hash for each in line.operations.values() if type(each.value) is Blob}
         names = {bytes.fromhex(name) for name in named} - {name for name, _ in blobs}
-        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{reuse}|".encode())
+        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{place.reuse}|{operation}".encode())
         digest.update(msgspec.json.encode(changes))
         return NewSession(
             session_id, row.workflow, line.version, row.owner, row.tags, digest.digest(), now, line.step,
@@ -476,13 +476,40 @@ def _after(record: Record, kind: RecordKind, payload: bytes) -> Record:
     return seal(record.digest, record.seq + 1, record.seq, kind, record.step, record.visit, record.at, payload)
 
 
-async def line_before(service: Service, row: SessionRow, to: int | str, reuse: bool) -> Before:
-    """Return the line before a visit, with later edits of earlier steps' artifacts, so that steps run again with them.
+class Target(NamedTuple):
+    """Where a rewind or a fork goes: before a visit, before an operation or, for a fork, where the session is now.
 
-    ``reuse`` keeps the finished operations of the visit.
+    ``reuse`` keeps the finished operations of the visit; those before an ``operation`` are always kept.
     """
-    timeline = service.timeline(row)
-    found = await timeline.before(to, reuse)
+
+    visit: int | str | None
+    operation: int | str | None = None
+    reuse: bool = False
+
+    @classmethod
+    def of_rewind(cls, to: int | str | None, to_operation: int | str | None, reuse: bool) -> Target:
+        """Return the target of a rewind. Raises `TypeError` unless it is one visit or one operation."""
+        if (to is None) == (to_operation is None):
+            raise TypeError("rewind() needs one place. Pass a visit, such as 'write#2', or to_operation='think#3'.")
+        return cls(to, to_operation, reuse or to_operation is not None)
+
+    @classmethod
+    def of_fork(cls, at_step: int | str | None, at_operation: int | str | None, reuse: bool) -> Target:
+        """Return the target of a fork. Raises `TypeError` if it is both a visit and an operation."""
+        if at_step is not None and at_operation is not None:
+            raise TypeError("fork() takes one place. Pass at_step= or at_operation=.")
+        return cls(at_step, at_operation, reuse or at_operation is not None)
+
+    async def find(self, timeline: Timeline) -> Before:
+        """Return the session as it was there."""
+        if self.operation is not None:
+            return await timeline.before_operation(self.operation)
+        return await (timeline.now(self.reuse) if self.visit is None else timeline.before(self.visit, self.reuse))
+
+
+async def line_before(service: Service, row: SessionRow, place: Target) -> Before:
+    """Return the line there, with later edits of earlier steps' artifacts, so that steps run again with them."""
+    found = await place.find(service.timeline(row))
     line = found.line
     if row.seq > found.base:
         line.left_behind = (*line.left_behind, (found.base + 1, row.seq))

@@ -7,6 +7,7 @@ cursor ``"seq.signal.index"`` is exact: a reader that continues from it gets no 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ from pausepoint.model.sessions import Event
 from pausepoint.model.stores import Tombstone
 from pausepoint.model.views import Retrying
 
+_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
 _ANSWERS = {"answer": "question.answered", "early": "answer.kept", "refused": "answer.refused"}
 _SIGNALS = {"pause": "pause.requested", "resume": "resume.requested", "cancel": "cancel.requested"}
 
@@ -204,7 +206,10 @@ def _of_reopening(record: Record, was: str, by: str) -> Iterator[Parts]:
 
 def _of_origin(record: Record, body: KeyBody, origin: Origin) -> Parts:
     data = {"from": origin.session_id, "seq": origin.seq, "at_step": origin.at_step, "fields": list(origin.edited)}
-    summary = f"forked from {origin.session_id} at {origin.at_step}"
+    at = origin.at_step
+    if origin.at_operation:
+        at, data["at_operation"] = f"{operation_name(origin.at_operation)} in {at}", origin.at_operation
+    summary = f"forked from {origin.session_id} at {at}"
     return record.at, body.by or "", "session.forked", summary, data
 
 
@@ -222,8 +227,11 @@ def _of_adoption(record: Record, body: EditBody) -> Parts:
 
 def _of_rewind(record: Record, body: RewindBody) -> Parts:
     why = f" ({body.reason})" if body.reason else ""
-    summary = f"rewound by {body.by or 'someone'} to before {body.to}{why}"
     data = {"to": body.to, "seq": record.parent, "reuse": body.reuse, "by": body.by, "reason": body.reason}
+    to = body.to
+    if body.operation:
+        to, data["operation"] = f"{operation_name(body.operation)} in {to}", body.operation
+    summary = f"rewound by {body.by or 'someone'} to before {to}{why}"
     return record.at, body.by or "", "session.rewound", summary, data
 
 
@@ -271,6 +279,16 @@ def _of_operation(record: Record, body: OperationBody) -> Parts:
 def result_of(body: OperationBody) -> Any:
     """Return the result of an operation as plain JSON data; only the beginning, or the size, of a large one."""
     return value_of(bytes(body.value.data)) if isinstance(body.value, Inline) else cut(body.value.size)
+
+
+def operation_name(id: str) -> str:
+    """Return the name of an operation, from its id.
+
+    >>> operation_name("/map:draft/draft~1f#1"), operation_name('/fetch["a"]')
+    ('draft', 'fetch')
+    """
+    match = _NAME.search(id)
+    return match[1] if match else id
 
 
 def label_of(id: str, name: str, arguments: Mapping[str, Any] | None) -> str:

@@ -151,12 +151,16 @@ class Journal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The origin of a fork: the session, the record ``seq`` with its state, and the visit that runs next."""
+    """The origin of a fork: the session, the record ``seq`` with its state, and the visit that runs next.
+
+    ``at_operation`` is the id of the operation of that visit before which it starts.
+    """
 
     session_id: str
     seq: int
     at_step: str = ""
     edited: tuple[str, ...] = ()
+    at_operation: str = ""
 
 
 class KeyBody(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -201,7 +205,8 @@ class EditBody(msgspec.Struct, frozen=True, omit_defaults=True):
 class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rewind to before visit ``to``. The record's parent is the record that the new line continues from.
 
-    A key frame with the complete state at that point follows.
+    A key frame with the complete state at that point follows. With ``operation``, the id of an operation of that visit,
+    it has what the visit remembers except that operation and what began after it.
     """
 
     to: str
@@ -209,6 +214,7 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     by: str | None = None
     reason: str = ""
     reopened: str = ""
+    operation: str = ""
 
 
 class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):

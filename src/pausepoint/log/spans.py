@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime, timedelta
 
 import msgspec
@@ -109,6 +110,13 @@ class Spans:
         self.done.append(replace(self.open(step, visit), seq=seq, ended_at=to_datetime(at)))
         self._begin()
         self.since = at
+
+    def keep(self, place: tuple[str, int], ids: Collection[str]) -> None:
+        """Move operations from a visit that a rewind left behind, at this step and visit, to the open one."""
+        for n, span in enumerate(self.done):
+            if span.left_behind and (span.step, span.visit) == place:
+                self._parts.update((part.id, part) for part in span.parts if part.id in ids)
+                self.done[n] = replace(span, parts=tuple(part for part in span.parts if part.id not in ids))
 
     def _inside(self, event: Event) -> None:
         data = event.data

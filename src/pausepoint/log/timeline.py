@@ -14,9 +14,20 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from pausepoint.clock import to_datetime
-from pausepoint.errors import DamagedRecord, Redacted, UnknownCheckpoint, did_you_mean
-from pausepoint.log.replay import CheckpointBody, KeyBody, Line, body_of, fold
-from pausepoint.model.ids import shortened
+from pausepoint.errors import DamagedRecord, Redacted, UnknownCheckpoint, UnknownOperation, did_you_mean
+from pausepoint.log.events import operation_name
+from pausepoint.log.replay import (
+    CheckpointBody,
+    EventBody,
+    KeyBody,
+    Line,
+    OperationBody,
+    WaitBody,
+    body_of,
+    fold,
+    is_inside,
+)
+from pausepoint.model.ids import KEPT, shortened
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
 from pausepoint.model.views import Checkpoint
@@ -31,11 +42,12 @@ AT_ONCE = 1_000
 
 
 class Before(NamedTuple):
-    """The session as it was before a visit. A new line continues from record ``base``."""
+    """The session as it was before a visit, or before an operation in it. A new line continues from record ``base``."""
 
     line: Line
     base: int
     visit: str
+    operation: str = ""
 
 
 class Timeline:
@@ -232,6 +244,109 @@ class Timeline:
         ends = [*(first - 1 for first, _ in left_behind), self.row.seq]
         return list(zip(starts, ends, strict=True))
 
+    # operations
+
+    async def before_operation(self, operation: int | str) -> Before:
+        """Return the session as it was before an operation. Its visit remembers what did not begin after it.
+
+        An operation is named by its id, by the number of its record, by ``think`` (the last call), or by ``think#3``.
+        Raises `UnknownOperation`.
+        """
+        if isinstance(operation, int) and not isinstance(operation, bool):
+            records, id = await self._around_record(operation)
+        else:
+            records, id = await self._around_call(_Call.parse(operation))
+        before = _before(records, reuse=True)
+        _forget(records, before.line, id)
+        return before._replace(operation=id)
+
+    async def left_behind(self) -> Undone:
+        """Return what tells which operations rewinds have left behind."""
+        ranges = (await self._frame(self.row.key_frame)).left_behind
+        kept = dict[tuple[str, int], dict[str, OperationBody]]()
+        for _, last in ranges:
+            (frame,) = await self.store.records(self.row.key, last + 2, last + 2)  # after the record of the rewind
+            journal = None if frame.redacted else body_of(frame).journal
+            kept[frame.step, frame.visit] = {} if journal is None else {each.id: each for each in journal.operations}
+        return Undone(ranges, kept)
+
+    async def _around_record(self, number: int) -> tuple[list[Record], str]:
+        """Return the records of the visit of an operation, from their key frame, and the operation's id."""
+        records = await self.store.records(self.row.key, number, number) if 1 <= number <= self.row.seq else []
+        body = operation_of(records[0]) if records else None
+        if body is None:
+            raise await self._unknown_record(number, bool(records))
+        step, visit = records[0].step, records[0].visit
+        for present in (await self._stretch(self.row.seq), await self._ended(step, visit)):
+            if present and fold(present).operations.get(body.id) == body:
+                return present, body.id
+        end = self.row.seq
+        async for record in self.records(number + 1, self.row.seq):
+            if record.kind in ("checkpoint", "rewind") or (record.step, record.visit) != (step, visit):
+                end = record.seq - 1
+                break
+        return await self._stretch(end), body.id
+
+    async def _around_call(self, call: _Call) -> tuple[list[Record], str]:
+        """Return the records of the last visit on the present line with such a call, and the operation's id."""
+        records, visits, names = await self._stretch(self.row.seq), set[tuple[str, int]](), set[str]()
+        async for record, body in self._from_the_end():
+            names.add(body.name)
+            ids = call.ids_in(fold(records)) if records else []
+            if ids:
+                break
+            place, records = (record.step, record.visit), []
+            if place not in visits and call.means(body):
+                visits.add(place)
+                records = await self._ended(*place)
+        ids = call.ids_in(fold(records)) if records else []
+        if ids and (call.nth is None or 1 <= call.nth <= len(ids)):
+            return records, ids[-1 if call.nth is None else call.nth - 1]
+        operation = call.id or call.name + ("" if call.nth is None else f"#{call.nth}")
+        why = f"has no operation {shortened(operation)} that has ended{did_you_mean(call.name, names)}"
+        if visits and not ids:
+            why = (
+                f"has no operation {shortened(operation)} on its present line: a rewind has undone it. Name it by the"
+                " number of its record to return to it."
+            )
+        elif ids:
+            line = fold(records)
+            times = "once" if len(ids) == 1 else f"{len(ids):,} times"
+            why = f"has no operation {shortened(operation)}: {call.name} has ended {times} in {line.step}#{line.visit}."
+        raise self._no_operation(operation, why)
+
+    async def _ended(self, step: str, visit: int) -> list[Record]:
+        """Return the records of a finished visit of the present line, from their key frame; none if there is none."""
+        try:
+            return await self._stretch(await self._finished(f"{step}#{visit}", step, visit) - 1)
+        except UnknownCheckpoint:
+            return []
+
+    async def _from_the_end(self) -> AsyncIterator[tuple[Record, OperationBody]]:
+        """Yield the records of operations, the newest first."""
+        for last in range(self.row.seq, 0, -AT_ONCE):
+            for record in reversed(await self.store.records(self.row.key, max(last - AT_ONCE + 1, 1), last)):
+                if (body := operation_of(record)) is not None:
+                    yield record, body
+
+    async def _unknown_record(self, number: int, is_record: bool) -> UnknownOperation:
+        around = await self.store.records(self.row.key, max(min(number, self.row.seq) - NEAR, 1), number + NEAR)
+        near = sorted(
+            ((record.seq, body.name) for record in around if (body := operation_of(record)) is not None),
+            key=lambda each: abs(each[0] - number),
+        )
+        names = ", ".join(f"{seq} ({name})" for seq, name in sorted(near[:4]))
+        missing = f"has no record {number}. Its log has the records 1 to {self.row.seq}."
+        why = f"has record {number}, but it is not an operation that has ended." if is_record else missing
+        return self._no_operation(str(number), why + (f" Nearby operations: {names}." if names else ""))
+
+    def _no_operation(self, operation: str, why: str) -> UnknownOperation:
+        id = self.row.session_id
+        return UnknownOperation(
+            f"Session {id!r} {why} `pausepoint show {id} --operations` lists them.",
+            session_id=id, operation=operation[:KEPT],
+        )  # fmt: skip
+
     # refusals
 
     async def _unknown(self, checkpoint: int | str, why: str) -> UnknownCheckpoint:
@@ -280,6 +395,108 @@ def _before(records: list[Record], reuse: bool) -> Before:
     line.waits.clear()  # unfinished waits start again
     line.attempts, line.touched, line.tries = 0, False, 0
     return Before(line, base, visit)
+
+
+class Undone(NamedTuple):
+    """The ranges of a log that rewinds have left behind, and the operations that later visits ``kept`` from there."""
+
+    ranges: tuple[tuple[int, int], ...]
+    kept: Mapping[tuple[str, int], Mapping[str, OperationBody]]
+
+    def has(self, record: Record, body: OperationBody) -> bool:
+        """Return whether a rewind has undone an operation."""
+        is_behind = any(first <= record.seq <= last for first, last in self.ranges)
+        return is_behind and self.kept.get((record.step, record.visit), {}).get(body.id) != body
+
+
+class _Call(NamedTuple):
+    """An operation as a person names it: by its ``id``, or as a call of ``name``, the last one without ``nth``."""
+
+    id: str
+    name: str
+    nth: int | None = None
+
+    @classmethod
+    def parse(cls, operation: object) -> _Call:
+        """Split the name of an operation.
+
+        >>> _Call.parse("think#3"), _Call.parse("think").nth
+        (_Call(id='', name='think', nth=3), None)
+        """
+        if not isinstance(operation, str) or not operation:
+            raise TypeError(
+                f"{shortened(operation)} does not name an operation. Pass its id, the number of its record, or a call"
+                " such as 'think' or 'think#3'."
+            )
+        if operation.startswith("/"):
+            return cls(operation, operation_name(operation))
+        name, mark, number = operation.rpartition("#")
+        return cls("", name, int(number)) if mark and number.isdecimal() else cls("", operation)
+
+    def ids_in(self, line: Line) -> list[str]:
+        """Return the ids of the operations that the open visit remembers and that are meant, in order."""
+        return [body.id for body in line.operations.values() if not body.total and self.means(body)]
+
+    def means(self, body: OperationBody) -> bool:
+        """Return whether an operation may be meant."""
+        return body.id == self.id if self.id else body.name == self.name
+
+
+def operation_of(record: Record) -> OperationBody | None:
+    """Return the operation that a record is about; None if it is something else, or redacted."""
+    if record.kind != "operation" or record.redacted:
+        return None
+    body: OperationBody = body_of(record)
+    return None if body.total else body
+
+
+SLACK = 10_000
+"""By how many microseconds, and a hundredth of its time, an operation must overlap with another to count as begun
+before its end. Clocks drift."""
+
+
+def _forget(records: list[Record], line: Line, id: str) -> None:
+    """Take an operation away from what the open visit remembers, and all that began after it had ended.
+
+    The operations inside it go, too, and those around it, since they contain its result. The records are those of the
+    line. If the operation was carried over from another line, its time is unknown: all that follows it goes.
+    """
+    began, after, effects, ended = set[str](), set[str](), set[str](), None
+    is_after = False
+    for record in records:
+        body = body_of(record)
+        journal = body.journal if isinstance(body, KeyBody) else None
+        for each in journal.operations if journal else (body,):
+            if isinstance(each, OperationBody) and each.id == id:
+                is_after, ended = True, record.at if each is body else None
+                after, effects = {id}, set()
+            elif not is_after:
+                if isinstance(each, WaitBody):
+                    began.add(each.id)
+            elif isinstance(each, OperationBody | WaitBody | EventBody):
+                effects.update(effect.id for effect in each.effects)
+                if not isinstance(each, OperationBody) or each.id in began or is_inside(id, {each.id}):
+                    continue
+                if not _overlaps(record, each, ended):
+                    after.add(each.id)
+    around = {each for each, body in line.operations.items() if is_inside(id, {each}) and not body.total}
+    forgotten = around | {each for each in line.operations if each in after or is_inside(each, after)}
+    for each in forgotten:
+        part = line.operations.pop(each).part
+        if part is not None and (tally := line.chunked.get(part.file_id)) is not None and tally.work == part.work:
+            if part.index < 0:
+                del line.chunked[part.file_id]
+            else:
+                tally.processed -= 1
+    line.effects -= {each for each in line.effects if is_inside(each, after)}
+    line.effects -= {each for each in effects if not is_inside(each, line.operations)}
+
+
+def _overlaps(record: Record, body: OperationBody, ended: int | None) -> bool:
+    """Return whether an operation that ended later had begun before another one ended, and cannot know its result."""
+    if ended is None or record.at < ended:  # the clock was set back
+        return False
+    return record.at - body.took + SLACK + body.took // 100 < ended
 
 
 def _entry(record: Record, left_behind: tuple[tuple[int, int], ...]) -> Checkpoint:

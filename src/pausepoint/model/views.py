@@ -258,6 +258,7 @@ class OperationInfo(msgspec.Struct, frozen=True):
       beginning if it is large, unless one operation was asked for. ``bytes`` is its size.
     - ``outcome``: why a wait ended without a result: ``expired``, ``rounds``, ``declined`` or ``timeout``.
     - ``usd``, ``tokens``: what it spent itself.
+    - ``left_behind``: a rewind has undone it, so that its result no longer counts.
     """
 
     seq: int
@@ -274,6 +275,7 @@ class OperationInfo(msgspec.Struct, frozen=True):
     outcome: str = ""
     usd: float = 0.0
     tokens: int = 0
+    left_behind: bool = False
 
     @property
     def took(self) -> timedelta:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable
 from math import inf
 from typing import Any
@@ -13,18 +12,6 @@ import msgspec
 from pausepoint.codec.arguments import NOT_RECORDED, arguments_of
 from pausepoint.log.events import label_of
 from pausepoint.model.chunks import Part
-
-_NAME = re.compile(r"/([^/~\[\]]+)(?:~[^/]*|\[.*\])$")
-
-
-def operation_name(scope: str) -> str:
-    """Return the name of the operation that a frame's scope ends with.
-
-    >>> operation_name("/map:draft/draft~1f#1"), operation_name('/fetch["a"]')
-    ('draft', 'fetch')
-    """
-    found = _NAME.search(scope)
-    return found[1] if found else scope
 
 
 class Operation(msgspec.Struct, frozen=True):

@@ -15,8 +15,8 @@ import msgspec
 
 from pausepoint.definition.workflow import BoundStep
 from pausepoint.errors import ContextClosed, StepExited
+from pausepoint.log.events import operation_name
 from pausepoint.name import NAME
-from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.visit import Frame, Visit
 
 T = TypeVar("T")

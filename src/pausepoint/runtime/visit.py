@@ -29,6 +29,7 @@ from pausepoint.errors import (
     StepError,
     ValueRefused,
 )
+from pausepoint.log.events import operation_name
 from pausepoint.log.replay import OperationBody, WaitBody
 from pausepoint.log.state import Blobs, stored
 from pausepoint.model.budgets import is_count as is_count
@@ -42,7 +43,6 @@ from pausepoint.runtime.branches import Wait as Wait
 from pausepoint.runtime.calls import Calls
 from pausepoint.runtime.frames import Frame as Frame
 from pausepoint.runtime.frames import Operation as Operation
-from pausepoint.runtime.frames import operation_name
 from pausepoint.runtime.handover import Handover, Receipt
 from pausepoint.runtime.misses import Misses, mismatch
 from pausepoint.runtime.timeouts import Timeouts

@@ -1,4 +1,4 @@
-"""`edit`, `ask-again`, `rewind`, `fork`: change a session that is not running, or start a new one from it.
+"""`edit`, `ask-again`, `rewind`, `forget`, `fork`: change a session that is not running, or start a new one from it.
 
 They need the workflow's code, because they validate with its state model; `ask-again` needs it only to run the session.
 Afterwards the session does not run. They print the command that resumes it, and ``--run`` resumes it immediately.
@@ -41,8 +41,11 @@ reuse_option = click.option(
 )
 
 
-def visit_or_number(ctx: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
-    """Return the name of a visit, or the number of a checkpoint."""
+OPERATION = "NAME[#N]|NUMBER|ID"
+
+
+def name_or_number(ctx: click.Context, option: click.Parameter, text: str | None) -> int | str | None:
+    """Return the name of a visit or of an operation, or the number of its record."""
     return int(text) if text is not None and text.isdecimal() else text
 
 
@@ -336,8 +339,10 @@ async def _ask_again(
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", required=True, callback=visit_or_number,
-              shell_complete=STEPS, help="The visit to redo.")  # fmt: skip
+@click.option("--to", "--from", "to", metavar="STEP[#N]|NUMBER", callback=name_or_number, shell_complete=STEPS,
+              help="The visit to redo.")  # fmt: skip
+@click.option("--to-operation", metavar=OPERATION, callback=name_or_number,
+              help="The operation to run again, inside a visit that is kept up to there.")  # fmt: skip
 @assignments
 @reuse_option
 @dry_option
@@ -347,22 +352,57 @@ async def _ask_again(
 @reason_and_by
 @common(target=True)
 def rewind(
-    cli: Cli, session: str, to: int | str, assignments: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
-    run: bool, pause_after: str | None, reason: str, by: str | None,
+    cli: Cli, session: str, to: int | str | None, to_operation: int | str | None, assignments: tuple[str, ...],
+    reuse: bool, dry_run: bool, force: bool, run: bool, pause_after: str | None, reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Redo a step of a session that is not running, and the steps after it. Nothing is deleted.
 
     --to STEP means the last visit of the step, STEP#2 its second visit, and NUMBER a checkpoint (see `pausepoint
     checkpoints`). --set changes values before the step runs again.
+
+    --to-operation NAME means the last call of an operation, NAME#3 the third one in its visit, and NUMBER its record
+    (see `pausepoint show SESSION --operations`). What began after it had ended runs again, too.
     """
-    back = RewindRequest(to, assignments, reuse, reason)
+    if (to is None) == (to_operation is None):
+        raise Refused("Name one place: a visit with --to STEP, or an operation with --to-operation NAME.", USAGE)
+    back = RewindRequest(to, to_operation, assignments, reuse, reason)
+    return _go_back(cli, session, back, dry_run, force, FollowUp(run, pause_after, by))
+
+
+@click.command()
+@click.argument("session", shell_complete=SESSIONS)
+@click.argument("operation", metavar=OPERATION, callback=name_or_number)
+@dry_option
+@force_option
+@run_option
+@pause_after_option
+@reason_and_by
+@common(target=True)
+def forget(
+    cli: Cli, session: str, operation: int | str, dry_run: bool, force: bool, run: bool, pause_after: str | None,
+    reason: str, by: str | None,
+) -> int:  # fmt: skip
+    """Forget the result of an operation, such as a model's bad reply. A resume runs the operation again.
+
+    The session must not be running. NAME means the last call, NAME#3 the third one (see `pausepoint show SESSION
+    --operations`). What began after the operation had ended is forgotten, too. Same as `rewind --to-operation`.
+    """
+    back = RewindRequest(None, operation, (), False, reason)
+    return _go_back(cli, session, back, dry_run, force, FollowUp(run, pause_after, by))
+
+
+def _go_back(
+    cli: Cli, session: str, back: RewindRequest, dry_run: bool, force: bool, follow_up: FollowUp
+) -> int:  # fmt: skip
     if dry_run:
         return int(run_async(_plan_rewind(cli, session, back)))
-    follow_up = FollowUp(run, pause_after, by)
-    session_id, workflow, undone, changed = run_async(_rewind(cli, session, back, force, follow_up))
+    session_id, workflow, undone, changed, again = run_async(_rewind(cli, session, back, force, follow_up))
     from pausepoint.engine import documents
 
-    lines = (f"Rewound to before {to}.", _visits("Rolled back", undone), changed and f"Changed {', '.join(changed)}.")
+    lines = (
+        f"Rewound to before {back.place}.", _visits("Rolled back", undone), again and f"Forgotten: {again}.",
+        changed and f"Changed {', '.join(changed)}.",
+    )  # fmt: skip
     return follow_up.go(
         cli, workflow, session_id, "\n".join(filter(None, lines)),
         lambda info, resume: documents.Rewound.of(info, left_behind=undone, changed=changed, resume=resume),
@@ -372,10 +412,15 @@ def rewind(
 class RewindRequest(NamedTuple):
     """Where to rewind, and with which values."""
 
-    to: int | str
+    to: int | str | None
+    operation: int | str | None
     assignments: tuple[str, ...]
     reuse: bool
     reason: str
+
+    @property
+    def place(self) -> str:
+        return place_of(self.to, self.operation)
 
     def changes(self, workflow: Workflow[Any]) -> dict[str, Any]:
         from pausepoint.cli.fields import assigned, typed
@@ -383,12 +428,23 @@ class RewindRequest(NamedTuple):
         return typed(workflow, assigned(workflow, self.assignments))
 
 
+def place_of(visit: int | str | None, operation: int | str | None) -> str:
+    """Return the place that a person has named.
+
+    >>> place_of("write#2", None), place_of(None, 17), place_of(None, "think#3")
+    ('write#2', 'operation 17', 'operation think#3')
+    """
+    return f"{visit}" if operation is None else f"operation {operation}"
+
+
 async def _plan_rewind(cli: Cli, session: str, back: RewindRequest) -> int:
     async with cli.engine(code=True, quiet=True) as engine:
         info, workflow = await find(cli, engine, session)
-        plan = await engine.session(info.session_id).plan_rewind(back.to, back.changes(workflow), reuse=back.reuse)
+        plan = await engine.session(info.session_id).plan_rewind(
+            back.to, back.changes(workflow), to_operation=back.operation, reuse=back.reuse
+        )
         undone = rolled_back(await engine.session(info.session_id).plan(), plan)
-    title = f"Plan of a rewind of {info.session_id} to before {back.to}:"
+    title = f"Plan of a rewind of {info.session_id} to before {back.place}:"
     print_dry_run(cli, plan, {"left_behind": undone}, title, _visits("Would roll back", undone))
     if info.holder is not None:
         pause = cli.command("pause", info.session_id)
@@ -398,24 +454,30 @@ async def _plan_rewind(cli: Cli, session: str, back: RewindRequest) -> int:
 
 async def _rewind(
     cli: Cli, session: str, back: RewindRequest, force: bool, follow_up: FollowUp
-) -> tuple[str, Workflow[Any], list[str], list[str]]:
+) -> tuple[str, Workflow[Any], list[str], list[str], str]:
     async with cli.engine(code=True, quiet=True) as engine:
         info, workflow = await find(cli, engine, session)
         follow_up.check(workflow)
         changes = back.changes(workflow)
         # Check the place and the values before a running session is paused.
-        await engine.session(info.session_id).plan_rewind(back.to, changes, reuse=back.reuse)
+        place: dict[str, Any] = {"to": back.to, "to_operation": back.operation, "reuse": back.reuse}
+        plan = await engine.session(info.session_id).plan_rewind(changes=changes, **place)
         info = await ensure_parked(cli, engine, info, "rewound", force, follow_up.by)
         before = await engine.session(info.session_id).plan()
-        await engine.session(info.session_id).rewind(
-            back.to, changes, reuse=back.reuse, reason=back.reason, by=follow_up.by
-        )
+        await engine.session(info.session_id).rewind(changes=changes, reason=back.reason, by=follow_up.by, **place)
         return (
             info.session_id,
             workflow,
             rolled_back(before, await engine.session(info.session_id).plan()),
             list(changes),
+            _forgotten(plan) if back.operation is not None else "",
         )
+
+
+def _forgotten(plan: Plan) -> str:
+    """Return the operations that a plan runs again, in the order of the plan."""
+    rows = [each for each in plan.operations if each.verdict == "runs again"]
+    return ", ".join(each.operation if each.count == 1 else f"{each.operation} ({each.count:,})" for each in rows)
 
 
 def rolled_back(before: Plan, after: Plan) -> list[str]:
@@ -452,8 +514,10 @@ def print_dry_run(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> N
 
 @click.command()
 @click.argument("session", shell_complete=SESSIONS)
-@click.option("--at-step", "--from", "at_step", metavar="STEP[#N]|NUMBER", callback=visit_or_number,
+@click.option("--at-step", "--from", "at_step", metavar="STEP[#N]|NUMBER", callback=name_or_number,
               shell_complete=STEPS, help="Start before this visit. Default: at the current state.")  # fmt: skip
+@click.option("--at-operation", metavar=OPERATION, callback=name_or_number,
+              help="Start before this operation, inside its visit.")  # fmt: skip
 @assignments
 @reuse_option
 @click.option("--session-id", metavar="ID", help="The id of the new session.")
@@ -470,8 +534,8 @@ def print_dry_run(cli: Cli, plan: Plan, more: dict[str, Any], *titles: str) -> N
 @reason_and_by
 @common(target=True)
 def fork(
-    cli: Cli, session: str, at_step: int | str | None, assignments: tuple[str, ...], reuse: bool, dry_run: bool,
-    force: bool, run: bool, pause_after: str | None, **options: Any,
+    cli: Cli, session: str, at_step: int | str | None, at_operation: int | str | None, assignments: tuple[str, ...],
+    reuse: bool, dry_run: bool, force: bool, run: bool, pause_after: str | None, **options: Any,
 ) -> int:  # fmt: skip
     """Start a new session from a checkpoint of another one. --set changes values of the new session.
 
@@ -479,25 +543,29 @@ def fork(
     """
     follow_up = FollowUp(run, pause_after, options["by"])
     options |= {"tags": options["tags"] or None, "reason": options["reason"] or "forked, not started yet"}
-    begun = run_async(_fork(cli, session, at_step, assignments, reuse, dry_run, force, follow_up, options))
+    if at_step is not None and at_operation is not None:
+        raise Refused("Name one place: --at-step STEP or --at-operation NAME.", USAGE)
+    place = {"at_step": at_step, "at_operation": at_operation, "reuse": reuse}
+    begun = run_async(_fork(cli, session, place, assignments, dry_run, force, follow_up, options))
     if begun is None:
         return DONE
     from pausepoint.engine import documents
 
     source, new, workflow = begun
-    message = f"Forked {source} ({_starting_point(at_step)}) as {new}."
+    message = f"Forked {source} ({_starting_point(place)}) as {new}."
     return follow_up.go(
         cli, workflow, new, message,
         lambda info, resume: documents.Forked.of(info, forked_from=source, resume=resume),
     )  # fmt: skip
 
 
-def _starting_point(at_step: int | str | None) -> str:
-    return "current state" if at_step is None else f"before {at_step}"
+def _starting_point(place: dict[str, Any]) -> str:
+    named = place["at_step"], place["at_operation"]
+    return "current state" if named == (None, None) else f"before {place_of(*named)}"
 
 
 async def _fork(
-    cli: Cli, session: str, at_step: int | str | None, given: tuple[str, ...], reuse: bool, dry_run: bool, force: bool,
+    cli: Cli, session: str, place: dict[str, Any], given: tuple[str, ...], dry_run: bool, force: bool,
     follow_up: FollowUp, options: dict[str, Any],
 ) -> tuple[str, str, Workflow[Any]] | None:  # fmt: skip
     """Return the ids of both sessions and the workflow; None for a dry run."""
@@ -508,13 +576,13 @@ async def _fork(
         follow_up.check(workflow)
         changes = typed(workflow, assigned(workflow, given))
         if dry_run:
-            plan = await engine.session(info.session_id).plan_fork(at_step, changes, reuse=reuse)
-            print_dry_run(cli, plan, {}, f"Plan of a fork of {info.session_id} ({_starting_point(at_step)}):")
+            plan = await engine.session(info.session_id).plan_fork(changes=changes, **place)
+            print_dry_run(cli, plan, {}, f"Plan of a fork of {info.session_id} ({_starting_point(place)}):")
             return None
         await _check_new(engine, options["session_id"])
         if force:
             await ensure_parked(cli, engine, info, "forked", force, follow_up.by)
-        new = await engine.session(info.session_id).fork(at_step, changes, reuse=reuse, paused=True, **options)
+        new = await engine.session(info.session_id).fork(changes=changes, paused=True, **place, **options)
         return info.session_id, new.id, workflow
 
 

@@ -138,7 +138,8 @@ def _print_turn(cli: Cli, turn: Turn, full: bool) -> None:
 def _print_operation(cli: Cli, row: OperationInfo, full: bool) -> None:
     out = cli.out
     cost = [money(row.usd)] * (row.usd > 0) + [counted(row.tokens, "token")] * (row.tokens > 0)
-    out.line(f"  {out.paint(row.name, 'cyan')}  {', '.join([span(row.took), *cost])}")
+    facts = [f"record {row.seq}", span(row.took), *cost, *["undone by a rewind"] * row.left_behind]
+    out.line(f"  {out.paint(row.name, 'cyan')}  {', '.join(facts)}")
     if row.arguments is None:
         out.line("    arguments not recorded")
     _print_values([*(row.arguments or {}).items(), (row.outcome or "→", row.result)], out, full)
