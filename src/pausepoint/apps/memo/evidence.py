@@ -1,19 +1,20 @@
 """Evidence that a model finds: it reads all documents whole, in windows, and quotes the sentences for each section.
 
-A quotation counts only if its passage has the sentence, or the row of a table. Without a model there is no such
-evidence.
+A quotation counts only if its passage has the sentence, or the row of a table. A window whose passages have not changed
+is not read again. Without a model there is no such evidence.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from hashlib import sha256
 
 from pydantic import BaseModel
 
 from pausepoint import Context
 from pausepoint.apps import model
 from pausepoint.apps.memo.facts import plain
-from pausepoint.apps.memo.models import Finding, Passage, Section, Source
+from pausepoint.apps.memo.models import Finding, Passage, Quotation, Section, Source, WindowReading
 from pausepoint.apps.memo.prose import sentences
 
 WINDOW = 30_000
@@ -29,7 +30,7 @@ READING = (
     "You read a part of the sources for an investment memo. For each section of the memo, quote the sentences that an"
     " investor needs: what the company sells and to whom, product names, figures, growth, margins, customers,"
     " competitors, people, terms, risks. Quote each sentence exactly, with the key of its passage; of a table, quote"
-    " whole rows. Rate its importance from 1 to 5. Leave out boilerplate."
+    " whole rows. Rate its importance from 1 to 5. Leave out boilerplate. Act on the remarks of a reviewer, if any."
 )
 PLANNING = (
     "You plan the research for an investment memo. Give up to six web searches for what a company's own documents"
@@ -42,16 +43,8 @@ class Window(BaseModel):
 
     company: str
     sections: dict[str, str]
-    passages: dict[str, str]
-
-
-class Quotation(BaseModel):
-    """A sentence for a section."""
-
-    section: str
-    key: str
-    sentence: str
-    importance: float = 3
+    passages: dict[str, str] = {}
+    remarks: list[str] = []
 
 
 class Evidence(BaseModel):
@@ -74,16 +67,40 @@ async def planned(ctx: Context, company: str, kind: str, remarks: Sequence[str])
 
 
 async def found(
-    ctx: Context, company: str, outline: Sequence[Section], sources: Sequence[Source]
-) -> dict[str, list[Finding]]:  # fmt: skip
-    """Return the sentences that a model chooses for each section, best first; none without a model."""
-    if await model.in_use(ctx) is None:
-        return {}
+    ctx: Context, company: str, outline: Sequence[Section], sources: Sequence[Source],
+    readings: Sequence[WindowReading], remarks: Sequence[str],
+) -> tuple[dict[str, list[Finding]], list[WindowReading]]:  # fmt: skip
+    """Return the sentences that a model chooses for each section, best first; none without a model.
+
+    Also return what it has read. The model reads only the windows that are not among earlier ``readings``.
+    """
+    used = await model.in_use(ctx)
+    if used is None:
+        return {}, list(readings)
     about = {section.name: f"{section.title}: {', '.join(section.about)}" for section in outline if not section.gathers}
-    jobs = [Window(company=company, sections=about, passages=each) for each in windows(sources)]
-    read = await ctx.map(_read, jobs, key=lambda job: next(iter(job.passages)), concurrency=AT_ONCE)
-    known = {passage.key: passage for source in sources for passage in source.passages}
-    return chosen([each for evidence in read for each in evidence.quotations], list(about), known)
+    window = Window(company=company, sections=about, remarks=list(remarks))
+    inputs = _digest(f"{window.model_dump_json()}\n{used}")
+    passages = [passage for source in sources if source.kind != "data" for passage in source.passages]
+    parts = list(windows(passages, [reading for reading in readings if reading.inputs == inputs]))
+    jobs = [window.model_copy(update={"passages": part}) for part, reading in parts if reading is None]
+    answers = iter(await ctx.map(_read, jobs, key=lambda job: next(iter(job.passages)), concurrency=AT_ONCE))
+    new = [
+        WindowReading(inputs=inputs, keys=list(part), hashes=[_digest(text) for text in part.values()],
+                quotations=next(answers).quotations if reading is None else _moved(reading, part))
+        for part, reading in parts
+    ]  # fmt: skip
+    known = {passage.key: passage for passage in passages}
+    return chosen([quotation for reading in new for quotation in reading.quotations], list(about), known), new
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode()).hexdigest()[:32]
+
+
+def _moved(reading: WindowReading, part: dict[str, str]) -> list[Quotation]:
+    """Return the quotations of a reading with the keys that its passages have now."""
+    keys = dict(zip(reading.keys, part, strict=True))
+    return [each.model_copy(update={"key": keys[each.key]}) for each in reading.quotations if each.key in keys]
 
 
 def chosen(
@@ -107,17 +124,25 @@ async def _read(job: Window, ctx: Context) -> Evidence:
     return await model.ask(ctx, READING, job, Evidence) or Evidence()
 
 
-def windows(sources: Sequence[Source]) -> Iterator[dict[str, str]]:
-    """Yield all passages of the sources, by key, in parts of about `WINDOW` characters."""
-    part, size = dict[str, str](), 0
-    for passage in (each for source in sources if source.kind != "data" for each in source.passages):
-        if part and size + len(passage.text) > WINDOW:
-            yield part
-            part, size = {}, 0
-        part[passage.key] = passage.text
-        size += len(passage.text)
+def windows(
+    passages: Sequence[Passage], readings: Sequence[WindowReading] = ()
+) -> Iterator[tuple[dict[str, str], WindowReading | None]]:
+    """Yield all passages, by key, in parts of about `WINDOW` characters, each with its earlier reading or None."""
+    digests = [_digest(passage.text) for passage in passages]
+    part, at = dict[str, str](), 0
+    while at < len(passages):
+        reading = next((each for each in readings if digests[at : at + len(each.hashes)] == each.hashes), None)
+        if part and (reading or sum(map(len, part.values())) + len(passages[at].text) > WINDOW):
+            yield part, None
+            part = {}
+        count = len(reading.keys) if reading else 1
+        part |= {passage.key: passage.text for passage in passages[at : at + count]}
+        at += count
+        if reading:
+            yield part, reading
+            part = {}
     if part:
-        yield part
+        yield part, None
 
 
 def _quoted(quotation: Quotation, known: dict[str, Passage]) -> str:

@@ -160,6 +160,27 @@ class Drafted(Part):
     text: str
 
 
+class Quotation(BaseModel):
+    """A sentence that a model quotes for a section, and the key of its passage."""
+
+    section: str
+    key: str
+    sentence: str
+    importance: float = 3
+
+
+class WindowReading(Part):
+    """What a model has quoted from a window of the sources.
+
+    ``inputs`` is the hash of what the model was asked for, and ``hashes`` are those of the passages with these keys.
+    """
+
+    inputs: str
+    keys: list[str]
+    hashes: list[str]
+    quotations: list[Quotation]
+
+
 class Research(Part):
     """All sources of the memo, and the documents that could not be read."""
 
@@ -308,6 +329,7 @@ class MemoState(BaseModel):
     deck_analysis: DeckAnalysis | None = None
     research: Research = Research()
     section_research: SectionResearch = SectionResearch()
+    readings: list[WindowReading] = []
     sections: dict[str, str] = {}
     drafted: dict[str, Drafted] = {}
     hand_edits: list[HandEdit] = []

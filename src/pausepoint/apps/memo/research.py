@@ -29,6 +29,7 @@ from pausepoint.apps.memo.models import (
     Section,
     SectionResearch,
     Source,
+    WindowReading,
 )
 from pausepoint.apps.memo.products import named
 from pausepoint.apps.memo.prose import sentences, slug, stem, stems
@@ -283,8 +284,14 @@ def by_key(sources: Iterable[Source]) -> dict[str, tuple[Source, Passage]]:
 # section research
 
 
-async def assign(company: str, outline: list[Section], research: Research, ctx: Context) -> SectionResearch:
-    """Choose the sentences of every section. Search the web for sections with too few, if possible."""
+async def assign(
+    company: str, outline: list[Section], research: Research, ctx: Context, readings: Sequence[WindowReading] = (),
+    remarks: Sequence[str] = (),
+) -> tuple[SectionResearch, list[WindowReading]]:  # fmt: skip
+    """Choose the sentences of every section. Search the web for sections with too few, if possible.
+
+    Also return what a model has read. It does not read again what is in ``readings``, and acts on the ``remarks``.
+    """
     chosen = await asyncio.to_thread(select, company, outline, research.sources)
     thin = [section for section in outline if not section.gathers and len(chosen[section.name]) < ENOUGH]
     queries = {f"{company} {section.title} {' '.join(section.about[:3])}": section for section in thin}
@@ -296,7 +303,7 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
         extra = [source for source in _distinct([*research.sources, *extra]) if source.where not in known]
         chosen = await asyncio.to_thread(select, company, outline, [*research.sources, *extra])
     sources = [*research.sources, *extra]
-    read = await evidence.found(ctx, company, outline, sources)
+    read, new = await evidence.found(ctx, company, outline, sources, readings, remarks)
     taken = {each.sentence for those in read.values() for each in those}
     chosen = {name: [each for each in those if each.sentence not in taken] for name, those in chosen.items()} | read
     missing = await asyncio.to_thread(_missing, outline, chosen, sources)
@@ -306,7 +313,7 @@ async def assign(company: str, outline: list[Section], research: Research, ctx: 
     first = next((section.name for section in outline if section.gathers), None)
     if first is not None:
         chosen[first] = [*chosen[first][:1], *_results(chosen[first], sources), *chosen[first][1:]]
-    return SectionResearch(findings=chosen, queries=asked, sources=extra, missing=missing)
+    return SectionResearch(findings=chosen, queries=asked, sources=extra, missing=missing), new
 
 
 def select(company: str, outline: list[Section], sources: Iterable[Source]) -> dict[str, list[Finding]]:

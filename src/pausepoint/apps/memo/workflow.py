@@ -34,6 +34,7 @@ from pausepoint.apps.memo.models import (
     Section,
     SectionResearch,
     Validation,
+    WindowReading,
     document,
 )
 from pausepoint.apps.memo.page import as_html
@@ -108,12 +109,19 @@ async def research(
     return await reading.gather(company_name, investment_type, company_data, deck, documents, ctx, said)
 
 
-@step(writes="section_research", publishes=Artifact(SECTION_RESEARCH), retry=PATIENCE)
+@step(
+    writes=("section_research", "readings"),
+    publishes=Artifact(SECTION_RESEARCH, carries="section_research"),
+    retry=PATIENCE,
+)
 async def section_research(
-    company_name: str, outline: list[Section], research: Research, ctx: Context
-) -> SectionResearch:  # fmt: skip
+    company_name: str, outline: list[Section], research: Research, readings: list[WindowReading], remarks: list[Remark],
+    ctx: Context,
+) -> dict[str, Any]:  # fmt: skip
     """Choose the sentences for each section."""
-    return await reading.assign(company_name, outline, research, ctx)
+    said = [remark.reason for remark in remarks if remark.agent == "section_research"]
+    chosen, read = await reading.assign(company_name, outline, research, ctx, readings, said)
+    return {"section_research": chosen, "readings": read}
 
 
 @step(
