@@ -477,7 +477,7 @@ def test_an_operation_is_forgotten_and_a_fork_begins_before_one(tmp_path: Path) 
     assert run("forget", "a", "think", "--dry-run", "--json", cwd=tmp_path).code == 0
 
     wrong = run("forget", "a", "thnk", cwd=tmp_path)
-    assert (wrong.code, "Did you mean 'think'? `pausepoint show a --operations` lists them." in wrong.stderr) == (
+    assert (wrong.code, "Did you mean 'think'? List them with `pausepoint show a --operations`." in wrong.stderr) == (
         4,
         True,
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from pausepoint import Context, Engine, Status, Workflow, current, step, workflow
+from pausepoint.engine.conversation import conversation
 from pausepoint.engine.session import Session
 from pausepoint.engine.spans import operation, operations
 from pausepoint.errors import UnknownOperation, VerbRefused
@@ -330,6 +331,15 @@ async def test_the_list_and_the_spans_tell_what_no_longer_counts() -> None:
 
 
 @on_loop
+async def test_the_conversation_tells_which_turns_no_longer_count() -> None:
+    async with Engine(":memory:") as engine:
+        session = await failed(engine)
+        await session.forget("think")
+        turns = [turn for turn in await conversation(engine, "one") if turn.name in ("think", "use") and turn.operation]
+        assert [turn.left_behind for turn in turns] == [False] * 4 + [True]
+
+
+@on_loop
 async def test_the_plan_tells_what_would_run_again() -> None:
     async with Engine(":memory:") as engine:
         session = await failed(engine)
@@ -396,7 +406,7 @@ async def test_an_unknown_operation_is_refused(operation: int | str, text: str) 
             with pytest.raises(UnknownOperation) as error:
                 await verb(operation)
             assert text in str(error.value)
-            assert "`pausepoint show one --operations` lists them." in str(error.value)
+            assert "List them with `pausepoint show one --operations`." in str(error.value)
         assert (await session.info()).seq == seq
 
 

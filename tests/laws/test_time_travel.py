@@ -2,9 +2,10 @@
 
 1. A session that is rewound to a visit and runs again ends as before.
 2. A fork without edits ends like its source and does not change it.
-3. An edit that writes the existing values changes nothing, but is recorded.
-4. The state at a checkpoint equals the state when the checkpoint was made.
-5. A migration that changes nothing leaves the session unchanged.
+3. The same holds for rewinds and forks to an operation inside a visit.
+4. An edit that writes the existing values changes nothing, but is recorded.
+5. The state at a checkpoint equals the state when the checkpoint was made.
+6. A migration that changes nothing leaves the session unchanged.
 
 After each test, the whole store passes verification.
 """
@@ -22,7 +23,7 @@ from pausepoint import Context, Engine, Session, Status, Workflow, migrate, step
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import body_of
 from pausepoint.log.state import Change
-from pausepoint.log.timeline import Timeline
+from pausepoint.log.timeline import Timeline, operation_of
 from tests.laws.test_replay import RestlessStore, stored, undisturbed
 from tests.support.corpus import CORPUS, Case
 from tests.support.loop import on_loop
@@ -64,6 +65,28 @@ async def redoing_ends_the_same(case: Case) -> None:
         path = await visits(session)
         for place in await some_places(session):
             assert await session.rewind(place) is Status.READY
+            await session.resume()
+            assert await ended(session) == state
+            assert await visits(session) == path
+        await is_intact(engine)
+
+
+async def some_operations(session: Session[Any]) -> list[int]:
+    """Return the numbers of the first operation, the last one, and two in between."""
+    store, row = session._engine.store, await session._engine.store.get(session.id)
+    assert row is not None
+    found = [record.seq for record in await store.records(row.key, 1) if operation_of(record) is not None]
+    return sorted({found[n] for n in (0, len(found) // 3, 2 * len(found) // 3, len(found) - 1)}) if found else []
+
+
+async def going_back_inside_a_visit_ends_the_same(case: Case) -> None:
+    async with Engine(":memory:", signals=False) as engine:
+        session, state = await completed(engine, case)
+        path, operations = await visits(session), await some_operations(session)
+        for number in operations:
+            fork = await session.fork(at_operation=number)
+            assert await ended(fork) == state
+            assert await session.rewind(to_operation=number) is Status.READY
             await session.resume()
             assert await ended(session) == state
             assert await visits(session) == path
@@ -118,6 +141,7 @@ async def checkpoints_keep_their_state(case: Case) -> None:
 LAWS: dict[str, Law] = {
     "redone": redoing_ends_the_same,
     "forked": a_fork_ends_the_same,
+    "redone inside": going_back_inside_a_visit_ends_the_same,
     "edited": an_empty_edit_is_only_a_record,
     "looked back": checkpoints_keep_their_state,
 }
@@ -198,6 +222,7 @@ async def test_a_migration_that_changes_nothing_changes_nothing(paused_after: in
 # the laws can be broken
 
 before_finished, find, replaced = Timeline._before_finished, Timeline.find, StateAccess.replaced
+before_operation = Timeline.before_operation
 
 
 async def with_its_result(timeline: Timeline, seq: int, reuse: bool) -> Any:
@@ -206,6 +231,12 @@ async def with_its_result(timeline: Timeline, seq: int, reuse: bool) -> Any:
     for change in body_of(record).changes:
         found.line.state.apply(change)
     return found
+
+
+async def with_the_result_of_its_visit(timeline: Timeline, operation: int | str) -> Any:
+    found = await before_operation(timeline, operation)
+    finished = [one for one in await timeline.checkpoints() if one.name == found.visit]
+    return found if not finished else await with_its_result(timeline, finished[-1].seq, True)
 
 
 async def a_little_later(timeline: Timeline, at: int | str) -> int:
@@ -220,6 +251,7 @@ def added(*given: Any) -> Change:
 BROKEN: dict[str, tuple[type[Any], str, Any]] = {
     "redone": (Timeline, "_before_finished", with_its_result),
     "forked": (Timeline, "_before_finished", with_its_result),
+    "redone inside": (Timeline, "before_operation", with_the_result_of_its_visit),
     "edited": (StateAccess, "replaced", added),
     "looked back": (Timeline, "find", a_little_later),
 }
@@ -231,4 +263,4 @@ async def test_a_law_that_is_broken_is_noticed(law: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(*BROKEN[law])
         with pytest.raises(AssertionError):
-            await LAWS[law](CORPUS["growing"]())
+            await LAWS[law](CORPUS["loop" if law == "redone inside" else "growing"]())

@@ -338,6 +338,35 @@ def test_an_operation_tells_what_it_received_and_returned(person: Person) -> Non
     assert faults(person, ((390, "dark"),)) == {}
 
 
+@pytest.mark.browser
+def test_a_session_is_rewound_to_an_operation_from_its_list(person: Person) -> None:
+    engine = person.server.engine
+    crawled = Workflow("crawled", state=Pages, steps=[crawl])
+
+    async def run() -> None:
+        await (await engine.start(crawled, session_id="crawl-2")).outcome()
+
+    person.server.run(run())
+    person.open(session("crawl-2", "Operations"))
+    rows = person.region("Operations").locator("details")
+    rows.nth(1).locator("summary").click()
+    rows.nth(1).get_by_role("button", name="Fork from before it").click()
+    expect(person.dialog.get_by_role("list", name="Plan")).to_contain_text("runs again")
+    person.press("Escape")
+    rows.nth(1).get_by_role("button", name="Rewind to before it").click()
+    expect(person.dialog).to_contain_text("What came before it is kept.")
+    plan = person.dialog.get_by_role("list", name="Plan")
+    expect(plan).to_contain_text("its result is kept")
+    expect(plan).to_contain_text("2 of them had finished in crawl#1")
+    assert faults(person, ((390, "dark"),)) == {}
+    person.dialog.get_by_role("button", name="Rewind", exact=True).click()
+    expect(person.dialog).to_have_count(0)
+    expect(rows.first).to_contain_text("undone by a rewind")
+    expect(rows.last).not_to_contain_text("undone by a rewind")
+    info = person.server.run(engine.session("crawl-2").info())
+    assert (info.status.value, info.step) == ("ready", "crawl")
+
+
 async def answer(messages: list[Any]) -> list[dict[str, Any]]:
     if len(messages) > 1:
         return [{"type": "text", "text": "Booked. " * 2000}]

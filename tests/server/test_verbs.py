@@ -149,6 +149,8 @@ def test_a_refused_verb_says_what_to_do_over_http(server: Served) -> None:
         check_problem(client.get("/sessions/ended/why/wirte"), 404)
         check_problem(client.get("/sessions/ended/events?after=nonsense"), 400)
         check_problem(client.post("/sessions/ended/plan", json={"verb": "rewind"}), 400)
+        check_problem(client.post("/sessions/ended/rewind", json={"to": "x", "to_operation": "y"}), 400)
+        check_problem(client.post("/sessions/ended/fork", json={"at": "x", "at_operation": "y"}), 400)
         check_problem(client.post("/sessions/ended/redact", json={}), 400)
         check_problem(client.post("/sessions/ended/artifacts/adopt", json={}), 409)
 
@@ -241,6 +243,29 @@ def test_a_declined_question_is_asked_again_and_a_plan_names_what_a_rewind_would
         assert client.post("/sessions/o/resume", json={}).status_code == 200
         again = server.run(server.engine.session("o").outcome()).questions[0]
         assert (again.next_question, again.id != question, paid) == ("Ship it?", True, ["4711"])
+
+
+def test_a_session_is_rewound_to_an_operation_and_forked_there(server: Served) -> None:
+    server.finished("inside")
+    with server.admin() as client:
+        first, second = client.get("/sessions/inside/operations").json()["operations"]
+        mark = {"If-Match": client.get("/sessions/inside").headers["etag"]}
+        wrong = client.post("/sessions/inside/rewind", json={"to_operation": "aks"}, headers=mark)
+        assert check_problem(wrong, 404)["detail"] == (
+            "Session 'inside' has no operation 'aks' that has ended. Did you mean 'ask'? List them with GET"
+            " /sessions/inside/operations."
+        )
+        asked = {"verb": "rewind", "to_operation": second["seq"]}
+        plan = client.post("/sessions/inside/plan", json=asked).json()
+        assert [(each["operation"], each["verdict"]) for each in plan["operations"]] == [("ask", "runs again")]
+        copy = {"at_operation": second["id"], "session_id": "inside-2"}
+        assert client.post("/sessions/inside/plan", json={"verb": "fork", "at_operation": "ask"}).status_code == 200
+        assert client.post("/sessions/inside/fork", json=copy).json()["step"] == second["step"]
+        done = client.post("/sessions/inside/rewind", json={"to_operation": "ask#1"}, headers=mark)
+        assert (done.status_code, done.json()["step"]) == (200, second["step"])
+        listed = client.get("/sessions/inside/operations").json()["operations"]
+        assert [each["left_behind"] for each in listed] == [False, True]
+        assert first["left_behind"] is False
 
 
 def test_a_workflow_with_artifacts_starts_with_its_folder_and_budgets(

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from pausepoint.engine.filters import check_limit
 from pausepoint.log.conversation import Conversation
 from pausepoint.log.replay import OperationBody, body_of
 from pausepoint.log.state import Blob
-from pausepoint.log.timeline import AT_ONCE
+from pausepoint.log.timeline import AT_ONCE, Undone, operation_of
 from pausepoint.model.records import Record, SignalRecord
 from pausepoint.model.views import Turn
 from pausepoint.stores.base import Store
@@ -34,6 +36,7 @@ async def conversation(
     check_limit(limit, "turns")
     engine._service.check_open()
     store, row = engine._service.store, await engine._service.row(session_id)
+    undone = await engine._service.timeline(row).left_behind()
     end = row.seq + 1 if before is None else min(before, row.seq + 1)
     signals = [each for each in await store.signals(row.key, 0) if before is None or each.after < before]
     turns: list[Turn] = []
@@ -42,7 +45,7 @@ async def conversation(
         records = await store.records(row.key, start, end - 1)
         data = await _results(store, records, whole)
         late = [each for each in signals if each.after >= start or start == 1]
-        turns[:0] = await in_thread(_turns, records, late, data, whole)
+        turns[:0] = await in_thread(_turns, records, late, data, undone, whole)
         signals, end = signals[: len(signals) - len(late)], start
     return turns if limit is None else _last(turns, limit)
 
@@ -68,14 +71,17 @@ async def _results(store: Store, records: Sequence[Record], whole: bool) -> dict
 
 
 def _turns(
-    records: Sequence[Record], signals: Sequence[SignalRecord], data: dict[str, bytes], whole: bool
+    records: Sequence[Record], signals: Sequence[SignalRecord], data: dict[str, bytes], undone: Undone, whole: bool
 ) -> list[Turn]:
     talk, left = Conversation(whole), list(signals)
     for record in records:
         while left and left[0].after < record.seq:
             talk.signal(left.pop(0))
+        begin, body = len(talk.turns), operation_of(record)
         if not record.redacted:
             talk.record(record, data)
+        if body is not None and undone.has(record, body):
+            talk.turns[begin:] = [replace(turn, left_behind=True) for turn in talk.turns[begin:]]
     for signal in left:
         talk.signal(signal)
     return talk.turns

@@ -378,7 +378,8 @@ class TurnDocument(Document):
     ``system`` and ``user`` are what a model was told, ``assistant`` is what it answered, ``tool`` is another operation;
     ``question``, ``answer`` and ``message`` are between the session and people. ``name`` is the function that called
     the model, the tool, the person or the step. ``calls`` are the tools that a model wants to call. ``operation`` is
-    the id of the operation, if the turn is one. Several turns may have the same ``seq``.
+    the id of the operation, if the turn is one. Several turns may have the same ``seq``. ``left_behind``: a rewind has
+    undone the operation.
     """
 
     seq: int
@@ -394,6 +395,7 @@ class TurnDocument(Document):
     took_seconds: float
     usd: float
     tokens: int
+    left_behind: bool
 
     @classmethod
     def of(cls, record: Turn, **fields: Any) -> Self:

@@ -78,8 +78,8 @@ async def operation(engine: Engine, session_id: str, id: str) -> OperationInfo:
         if body.id == id:
             return await _info(store, record, body, await _undone(engine, session_id), whole=True)
     raise UnknownOperation(
-        f"Session {session_id!r} has no operation {shortened(id)} that has ended. `pausepoint show {session_id}"
-        " --operations` lists those that have.",
+        f"Session {session_id!r} has no operation {shortened(id)} that has ended. List them with"
+        f" `pausepoint show {session_id} --operations`.",
         session_id=session_id,
         operation=id,
     )

@@ -343,7 +343,7 @@ class Timeline:
     def _no_operation(self, operation: str, why: str) -> UnknownOperation:
         id = self.row.session_id
         return UnknownOperation(
-            f"Session {id!r} {why} `pausepoint show {id} --operations` lists them.",
+            f"Session {id!r} {why} List them with `pausepoint show {id} --operations`.",
             session_id=id, operation=operation[:KEPT],
         )  # fmt: skip
 

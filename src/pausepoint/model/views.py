@@ -303,6 +303,7 @@ class Turn(msgspec.Struct, frozen=True):
     - ``name``: the function that called the model, the tool, the person, or the step.
     - ``calls``: the tools that a model wants to call. ``arguments`` and ``result`` are those of a tool.
     - ``operation``: the id of the operation, if the turn is one; it ``took`` so many seconds.
+    - ``left_behind``: it belongs to an operation that a rewind has undone.
     """
 
     seq: int
@@ -318,6 +319,7 @@ class Turn(msgspec.Struct, frozen=True):
     took: float = 0.0
     usd: float = 0.0
     tokens: int = 0
+    left_behind: bool = False
 
 
 class StoredState(msgspec.Struct, frozen=True):

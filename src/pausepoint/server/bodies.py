@@ -22,7 +22,7 @@ Limit = Annotated[int, Meta(ge=1, le=200)]
 Number = Annotated[int, Meta(ge=0, le=2**53)]  # larger ones do not survive a client in JavaScript
 Visit = Annotated[str, Meta(min_length=1, max_length=10_000)]
 Place = Number | Visit
-"""A checkpoint by its number, or a visit such as ``write#2``."""
+"""A checkpoint or an operation by the number of its record, or a visit or a call such as ``write#2``."""
 Usd = Annotated[float, Meta(ge=0)]
 Time = Annotated[datetime, Meta(tz=True)]
 Fields = dict[str, Any]
@@ -144,18 +144,23 @@ class AskAgain(Body, frozen=True):
 
 
 class Rewind(Body, frozen=True):
-    """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint."""
+    """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint.
 
-    to: Place
+    Or to an operation: ``think``, ``think#3``, the number of its record, or its id.
+    """
+
+    to: Place | None = None
+    to_operation: Place | None = None
     changes: Fields = {}
     reuse: bool = False
     reason: Text = ""
 
 
 class Fork(Body, frozen=True):
-    """Create a session from another one's state, now or before a visit."""
+    """Create a session from another one's state: now, before a visit, or before an operation."""
 
     at: Place | None = None
+    at_operation: Place | None = None
     changes: Fields = {}
     reuse: bool = False
     session_id: Text | None = None
@@ -181,7 +186,9 @@ class Planned(Body, frozen=True):
     fields: Fields = {}
     rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
     to: Place | None = None
+    to_operation: Place | None = None
     at: Place | None = None
+    at_operation: Place | None = None
     changes: Fields = {}
     reuse: bool = False
     wake: bool = False

@@ -123,14 +123,20 @@ async def ask_again(call: Call) -> Reply:
 async def rewind(call: Call) -> Reply:
     """Rewind a session, if it is still as the person saw it."""
     asked: bodies.Rewind = call.body
+    _check_place(asked)
 
     async def apply(info: SessionInfo) -> None:
         await call.engine.session(info.session_id).rewind(
-            asked.to, asked.changes, reuse=asked.reuse, by=call.by, reason=asked.reason,
-            based_on=info.seq,
+            asked.to, asked.changes, to_operation=asked.to_operation, reuse=asked.reuse, by=call.by,
+            reason=asked.reason, based_on=info.seq,
         )  # fmt: skip
 
     return await _conditional(call, apply)
+
+
+def _check_place(asked: bodies.Rewind | bodies.Planned) -> None:
+    if (asked.to is None) == (asked.to_operation is None):
+        raise Problem(400, "A rewind goes to one place. Send 'to', a visit, or 'to_operation', an operation.")
 
 
 async def _conditional(call: Call, apply: Callable[[SessionInfo], Awaitable[None]]) -> Reply:
@@ -167,13 +173,19 @@ async def fork(call: Call) -> Reply:
     info = await call.access.info(call.session_id)
     paused = asked.paused or not call.desk.drives
     forked = await call.engine.session(info.session_id).fork(
-        asked.at, asked.changes, session_id=asked.session_id or call.new_id, reuse=asked.reuse,
-        owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
+        asked.at, asked.changes, at_operation=_operation_of(asked), session_id=asked.session_id or call.new_id,
+        reuse=asked.reuse, owner=call.person.owner, paused=paused, reason=asked.reason, by=call.by,
     )  # fmt: skip
     if paused and not asked.paused:  # another engine drives it
         await call.engine.session(forked.id).resume(by=call.by, here=False)
         return await handed_over(call, await forked.info(), 201)
     return await headed(call, await forked.info(), 201)
+
+
+def _operation_of(asked: bodies.Fork | bodies.Planned) -> int | str | None:
+    if asked.at is not None and asked.at_operation is not None:
+        raise Problem(400, "A fork starts at one place. Send 'at', a visit, or 'at_operation', an operation.")
+    return asked.at_operation
 
 
 async def plan(call: Call) -> Reply:
@@ -193,14 +205,15 @@ async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
     if asked.verb == "resume":
         return await call.engine.session(session_id).plan(rerun=asked.rerun, wake=asked.wake)
     if asked.verb == "fork":
-        return await call.engine.session(session_id).plan_fork(asked.at, asked.changes, reuse=asked.reuse)
+        return await call.engine.session(session_id).plan_fork(
+            asked.at, asked.changes, at_operation=_operation_of(asked), reuse=asked.reuse
+        )
     if asked.verb == "edit":
         _check_fields(asked.fields)
         return await call.engine.session(session_id).plan_edit(asked.fields)
-    if asked.to is None:
-        raise Problem(400, "The plan of a rewind needs 'to', the visit to rewind to. Send it.")
+    _check_place(asked)
     return await call.engine.session(session_id).plan_rewind(
-        asked.to, asked.changes, reuse=asked.reuse, rerun=asked.rerun
+        asked.to, asked.changes, to_operation=asked.to_operation, reuse=asked.reuse, rerun=asked.rerun
     )
 
 

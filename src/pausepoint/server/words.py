@@ -8,15 +8,11 @@ from __future__ import annotations
 
 import re
 
-from pausepoint.errors import QuestionError, StepError
+from pausepoint.errors import QuestionError, StepError, UnknownOperation
 from pausepoint.integrations.words import Words
 
 LINES = {
     "UnknownSession": "There is no session {session_id!r}. List the sessions with GET /sessions.",
-    "UnknownOperation": (
-        "Session {session_id!r} has no operation {operation!r} that has ended. List them with GET"
-        " /sessions/{session_id}/operations."
-    ),
     "UnknownQuestion": "There is no question {question_id!r}. List the open questions with GET /inbox.",
     "AlreadyRunning": (
         'Session {session_id!r} is driven by {holder}. Pause it first, or resume it with "steal": true to take it over.'
@@ -48,6 +44,7 @@ NEXT = {
     "StoreClosed": "The server is shutting down or not ready. Retry in a moment.",
     "StoreUnavailable": "Check the store on the server, then retry.",
     "UnknownCheckpoint": "List the checkpoints with GET /sessions/{session_id}/checkpoints.",
+    "UnknownOperation": "List them with GET /sessions/{session_id}/operations.",
     "UnknownSchedule": "List the schedules with GET /schedules.",
     "ValueRefused": "Correct the value, then send it again.",
     "VerbRefused": "Read the session with GET /sessions/{session_id}, then choose another action.",
@@ -76,7 +73,7 @@ def detail_of(error: BaseException) -> str:
     if (line := WORDING.line(error)) is not None:
         return line
     said = WORDING.rest(error)
-    return said if isinstance(error, QuestionError | StepError) else _without_places(said)
+    return said if isinstance(error, QuestionError | StepError | UnknownOperation) else _without_places(said)
 
 
 def _without_places(text: str) -> str:

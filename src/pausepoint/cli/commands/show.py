@@ -121,7 +121,9 @@ async def _show_conversation(cli: Cli, text: str, full: bool) -> int:
 def _print_turn(cli: Cli, turn: Turn, full: bool) -> None:
     out = cli.out
     cost = [money(turn.usd)] * (turn.usd > 0) + [counted(turn.tokens, "token")] * (turn.tokens > 0)
-    took = [span(timedelta(seconds=turn.took))] * bool(turn.operation) + cost
+    took = (
+        [span(timedelta(seconds=turn.took))] * bool(turn.operation) + cost + ["undone by a rewind"] * turn.left_behind
+    )
     head = f"{out.paint(turn.role, TURNS.get(turn.role), bold=True)}  {one_line(turn.name)}"
     out.line(head + (out.paint(f"  {', '.join(took)}", dim=True) if took else ""))
     for text in filter(None, (turn.thinking, turn.text)):

@@ -26,7 +26,7 @@ function tool(each) {
 
 const turn = (each) => html`<article class="turn ${each.role}"><header class="row small"><b class=${`st ${TONES[each.role] ?? ''}`}>${each.role}</b><span
   class="mono clip" title=${each.name}>${each.name}</span><span class="dim more">${[each.operation && span(each.took_seconds),
-    each.usd && money(each.usd), each.tokens && `${number(each.tokens)} tokens`].filter(Boolean).map((text) => `${text} · `)}${clock(each.at)}</span></header>
+    each.usd && money(each.usd), each.tokens && `${number(each.tokens)} tokens`, each.left_behind && 'undone by a rewind'].filter(Boolean).map((text) => `${text} · `)}${clock(each.at)}</span></header>
   ${each.thinking ? html`<details class="known small"><summary>Thinking</summary><div class="line dim">${each.thinking}</div></details>` : ''}${each.text ?
     html`<div class="line">${each.text}</div>` : ''}${each.calls.map(call)}${each.role === 'tool' ? tool(each) : ''}</article>`;
 

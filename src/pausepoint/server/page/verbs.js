@@ -57,7 +57,9 @@ async function resume({ s }) {
   };
 }
 
-function travel({ s, points, query }, field, title, now = []) {
+function travel({ s, points, query, operation }, field, title, now = []) {
+  const changes = { type: 'object', title: 'Change fields', description: 'Field and new value, such as {"topic": "squid"}' };
+  if (operation) return { asks: (given) => ({ ...given, [`${field}_operation`]: operation.seq }), fields: form({}), more: { changes } };
   const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard ? [[place, place]] : [];
   const past = points.filter((each) => now.length || !each.left_behind).map(({ name, seq, left_behind }) =>
     [`${name} (record ${seq}${left_behind ? ', undone by a rewind' : ''})`, seq]).reverse();
@@ -66,13 +68,15 @@ function travel({ s, points, query }, field, title, now = []) {
     asks: (given) => ({ ...given, [field]: found.get(given[field]) }),
     fields: form({ [field]: { title, enum: names, default: names.find((name) => found.get(name) == query.get('at')) ?? names[0] } }, [field]),
     more: {
-      changes: { type: 'object', title: 'Change fields', description: 'Field and new value, such as {"topic": "squid"}' },
+      changes,
       reuse: box('Reuse results', 'Operations and steps with the same input do not run again'),
     },
   };
 }
 
-const rewind = (d) => ({ ...travel(d, 'to', 'To before'), said: 'is rewound', text: 'Visits that are undone stay readable. Resume the session to run it.' });
+const before = ({ operation: each }) => each ? `To before ${each.name} ${each.label} in ${each.step}#${each.visit}. What came before it is kept. ` : '';
+
+const rewind = (d) => ({ ...travel(d, 'to', 'To before'), said: 'is rewound', text: `${before(d)}What is undone stays readable. Resume the session to run it.` });
 
 function fork(d) {
   const found = travel(d, 'at', 'From now, or from before a visit', [['now']]);
@@ -80,7 +84,7 @@ function fork(d) {
     session_id: { type: 'string', title: 'Id of the new session', maxLength: 120 },
     paused: { ...box('Leave it paused', 'Otherwise it runs at once'), default: true },
   });
-  return { ...found, said: 'is forked', text: "A new session with this one's past. This one does not change." };
+  return { ...found, said: 'is forked', text: before(d) + "A new session with this one's past. This one does not change." };
 }
 
 // A value that the form cannot draw as it is, and a long list, are edited as JSON.
@@ -130,8 +134,9 @@ export async function ask(verb, d, page) {
   }
 
   const plan = (given) => tried(async () => {
-    const { fields: edits, rerun, to, at: from, changes, reuse, wake } = request(given), isSame = edits && !Object.keys(edits).length;
-    return planned(await post(of(id) + '/plan', { verb: isSame ? 'resume' : it.path, fields: edits, rerun, to, at: from, changes, reuse, wake }));
+    const { fields: edits, rerun, to, to_operation, at: from, at_operation, changes, reuse, wake } = request(given);
+    const verb = edits && !Object.keys(edits).length ? 'resume' : it.path;
+    return planned(await post(of(id) + '/plan', { verb, fields: edits, rerun, to, to_operation, at: from, at_operation, changes, reuse, wake }));
   });
 
   const send = (given) => tried(async () => {
