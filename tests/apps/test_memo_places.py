@@ -68,3 +68,14 @@ def test_parts_of_an_annual_report_count_by_what_they_are_about() -> None:
     assert (results.source, note.source) == ("r-1", "r-3")
     assert results.score > 2 * note.score
     assert [each.source for each in found["08-risks-mitigations"]] == ["r-2"]
+
+
+def test_a_sentence_that_hardly_fits_is_left_out_if_there_are_enough_better_ones() -> None:
+    strong = ["Revenue of Acme was $5 million.", "Orders of $9 million were delivered."]
+    weak = "In the course of these and other procedures, the auditors have read something about revenue."
+    for good, count in ((strong, 2), (strong[:1], 2)):
+        report = source("r", *good, weak)
+        passages = [each.model_copy(update={"heading": "Note 2 - Leases"}) for each in report.passages]
+        filing = report.model_copy(update={"passages": passages})
+        found = research.select("Acme", starting("Fernstone").outline, [filing])["06-traction-milestones"]
+        assert [each.sentence for each in found] == [*good, weak][:count]

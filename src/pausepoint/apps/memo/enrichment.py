@@ -45,8 +45,8 @@ KEY_BONUS = 6.0
 """What the key figures of a business count more than words that a table shares with a section."""
 
 _KEY = re.compile(
-    r"(?:total |net )?((?:operating )?revenue|sales|gross (?:profit|margin)|operating (?:income|loss|margin|profit)"
-    r"|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
+    r"(?:total )?(?:net )?((?:operating )?revenue|sales(?! and)|gross (?:profit|margin)"
+    r"|operating (?:income|loss|margin|profit)|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
     re.IGNORECASE,
 )
 _BOOKS = re.compile(

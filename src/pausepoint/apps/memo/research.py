@@ -40,6 +40,9 @@ MOST = 6
 ENOUGH = 2
 """A section with fewer sentences gets its own web search, if a search service is configured."""
 
+WEAK = 0.75
+"""A sentence that fits its section less is left out if the section has `ENOUGH` better ones."""
+
 SHORTEST, LONGEST = 25, 400
 """The minimum and maximum length of a chosen sentence, in characters."""
 
@@ -72,7 +75,7 @@ _NOTE = re.compile(r"(?:note \d+\b|notes to (?:the )?consolidated|report of inde
 _BEGINS = re.compile(r"[\"“‘]?[A-Z0-9À-ÖØ-Þ$€£]")
 _VAGUE = re.compile(
     r"\b(?:may|might|could|would|can)\b(?! \d)|\bif (?:we|our|the)\b|\b(?:has defined|pursuant to|in accordance with)\b"
-    r"|\b(?:ASC|ASU|GAAP|SEC|Form \d+-[KQ]|Note \d+)\b|\b(?:recognize|record|reclassif|amortize|measure)\w*\b"
+    r"|\b(?:ASC|ASU|GAAP|SEC|Form \d+-[KQ]|Note \d+)\b"
     r"|\b(?:exhibit|incorporated by reference|forward-looking|hypothetical|see|refer to)\b",
     re.IGNORECASE,
 )
@@ -84,6 +87,21 @@ _ABOUT_ITSELF = re.compile(
     r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
     re.IGNORECASE,
 )
+_POLICY = re.compile(
+    r"\b(?:we|the company) (?:also |do not )?(?:recogni[sz]|record|capitali[sz]|amorti[sz]|measur|classif|account|match"
+    r"|defin|calculat)\w*"
+    r"|\b(?:is|are|was|were|be) (?:\w+ )?(?:recogni[sz]ed|recorded|capitali[sz]ed|amorti[sz]ed|measured|depreciated"
+    r"|classified|accounted for|carried at|stated at|included in|assigned to|deferred)\b"
+    r"|^\D*\b(?:expenses?|costs?|revenues?)\b[^.\d]{0,40} (?:consists?|includes?|comprises?)\b\D*$"
+    r"|\b(?:significant judgment|in evaluating|fair value|deferred tax|insider trading|one operating segment)\b"
+    r"|\b(?:has|have) adopted an?\b|\b401\(k\)|\blaw, a corporation\b|\b(?:should note|for further information)\b"
+    r"|\b(?:our audit|critical audit|disclosure controls)\b"
+    r"|\b(?:trademarks?|patents?|copyrights?|trade secrets?), "
+    r"|\b(?:we|the company) (?:aims?|strives?|seeks?|looks?|wants?|encourages?|cares?|regards?|(?:is|are) committed)\b",
+    re.IGNORECASE,
+)
+"""A sentence about how the books are kept, what an item consists of, what law says or what a company strives for."""
+
 LEADING = 90
 """The number of characters of a sentence that say whether it speaks against an investment."""
 
@@ -102,7 +120,7 @@ _BURDEN = re.compile(
 )
 _NO_SIDE = re.compile(
     r"\b(?:despite|although|notwithstanding|cash used"
-    r"|(?:aims?|strives?|seeks?|looks?|strategy is|steps|goal is|opportunities|efforts|commit(?:ted|ments?)) to)\b",
+    r"|(?:strategy is|intends?|steps|goal is|opportunities|efforts|commit(?:ted|ments?)) to)\b",
     re.IGNORECASE,
 )
 """The words of a sentence in which something moves that speaks neither for nor against an investment."""
@@ -127,8 +145,11 @@ _JOINED = re.compile(rf"(?:{_TITLED} ){{3,}}(?:We|Our|The|This|These|It|They|As)
 SUMMED = 7
 """The maximum number of sentences of a summary without a model."""
 
-_MONEY = r"(?=.*(?:[$€£]\s?\d|\d (?:million|billion)))"
-_AMOUNT = r"(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion)))"
+FEWEST = 4
+"""A summary with fewer sentences also takes the best ones with an amount from other sections."""
+
+_MONEY = r"(?!.*\bexpected to\b)(?=.*(?:[$€£]\s?\d|\d (?:million|billion)))"
+_AMOUNT = r"(?!.*\bexpected to\b)(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion)))"
 _OPENING = r"(?:(?:in|during|for)\b[^,]{0,40}, )?(?:[\w’'-]+ ){0,3}?"
 SUMMARY = {
     "revenue": rf"{_MONEY}{_OPENING}(?<!cost of )(?:revenues?|net sales|sales)\b(?! and marketing)",
@@ -136,7 +157,7 @@ SUMMARY = {
     rf"{_OPENING}(?<!cost of )(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
     "profit": rf"{_AMOUNT}{_OPENING}(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
     "cash": rf"{_MONEY}.{{0,60}}?\b(?:cash|debt)\b",
-    "customers": r".{0,200}?\d (?:(?:thousand|million|billion) )?(?:[\w’'-]+ ){0,3}"
+    "customers": r".{0,200}?\b(?!(?:19|20)\d\d )[\d,.]*\d (?:(?:thousand|million|billion) )?(?:[\w’'-]+ ){0,3}"
     r"(?:customers?|members|memberships|subscribers|users|clients)\b",
 }
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
@@ -152,6 +173,11 @@ _HARMS = (
     r".*\b(?:risks?|advers|harm|declin|depend|los[es]|fail|disrupt|compet|shortage|lawsuit|threat|delay|uncertain)"
 )
 """A sentence that says what can go wrong, and not what is done against it."""
+
+_HARMS_BUSINESS = (
+    rf"(?!.*\b(?:also|even if)\b)(?=.*\b(?:customers?|members|demand|competit\w+|suppliers?|sales|prices)\b){_HARMS}"
+)
+"""A sentence that says what can go wrong with the business itself."""
 
 ALIKE = 0.6
 """The share of its words that a sentence of a summary may have in common with another one."""
@@ -347,7 +373,7 @@ def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str, str]]
             part = _part(passage.heading) or _part(passage.part) or part
             for sentence in sentences(passage.text) if not passage.table else ():
                 fits = SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!" and _BEGINS.match(sentence)
-                if fits and not _is_aside(sentence):
+                if fits and not _is_aside(sentence) and not _is_of_a_group(sentence, passage.text):
                     yield passage, sentence, part
 
 
@@ -355,7 +381,8 @@ def _is_aside(sentence: str) -> bool:
     """Return whether a sentence is about the document itself, a footnote, an address, a heading, or a piece of one."""
     cut = sentence.count("(") != sentence.count(")")
     headed = _HEADING.fullmatch(sentence) or _JOINED.match(sentence)
-    return cut or "://" in sentence or bool(headed or _NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence))
+    aside = _NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence) or _POLICY.search(sentence)
+    return cut or "://" in sentence or bool(headed or aside)
 
 
 def speaks_against(sentence: str) -> bool | None:
@@ -389,7 +416,7 @@ def _results(findings: list[Finding], sources: Iterable[Source]) -> list[Finding
 
 
 def _measure(row: Finding) -> str:
-    return re.sub(r"^(?:total|net) ", "", row.sentence.casefold())
+    return re.sub(r"^(?:total )?(?:net )?", "", row.sentence.casefold())
 
 
 def _says(kind: str, sentence: str) -> bool:
@@ -438,7 +465,7 @@ def _score(sentence: str, passage: Passage, about: set[str], company: str, vague
     substance = min(len(known), 3) * 0.25 + min(figures, 2) * 0.5
     substance += 0.25 if company.casefold() in sentence.casefold() else 0.0
     substance += PRODUCTS if _PRODUCT in about and named(sentence, company) else 0.0
-    alone = 0.5 if _LEANS.match(sentence) or _is_of_a_group(sentence, passage.text) else 1.0
+    alone = 0.5 if _LEANS.match(sentence) else 1.0
     return (
         (vague if _VAGUE.search(sentence) else 1.0)
         * alone
@@ -469,7 +496,10 @@ def _shared_out(
     The summary, which is the first section that gathers, takes what it has to say (`SUMMARY`). Every other one takes
     what speaks for and against the investment. Both leave a section at least `ENOUGH` sentences.
     """
-    left = {name: sorted(those, key=lambda each: (-each[0], each[1])) for name, those in scored.items()}
+    best = {name: sorted(those, key=lambda each: (-each[0], each[1])) for name, those in scored.items()}
+    left = {
+        name: [each for at, each in enumerate(those) if at < ENOUGH or each[0] > WEAK] for name, those in best.items()
+    }
     gathered: dict[str, list[Finding]] = {}
     for section in (each for each in outline if each.gathers):
         found = gathered.setdefault(section.name, [])
@@ -505,11 +535,14 @@ def _summed(left: dict[str, list[Scored]], company: str) -> list[tuple[str, Scor
     if not found:
         take([first], among=CONSIDERED)
     for form in SUMMARY.values():
-        take(others, form)
-    take(risks, _HARMS)
-    for name in others if len(found) < len(SUMMARY) else ():
-        if name not in {other for other, _ in found}:
-            take([name], among=CONSIDERED)
+        if not any(re.match(form, each[2].sentence, re.IGNORECASE) for _, each in found):
+            take(others, form)
+    take(risks, _HARMS_BUSINESS)
+    if not any(name in risks for name, _ in found):
+        take(risks, _HARMS)
+    for name in others:
+        if len(found) < FEWEST and name not in {other for other, _ in found}:
+            take([name], _AMOUNT, among=CONSIDERED)
     return [(name, each, each[2]) for name, each in found]
 
 
