@@ -271,12 +271,66 @@ def test_figures_that_a_claim_exchanges_are_found_and_other_words_for_the_same_a
     assert doubt(claim, passage, company="Acme") == (f"the claim exchanges {figures}" if figures else "")
 
 
+FREIGHT = (
+    "Freight revenue increased 1% to $22.8 billion, driven by a 3% increase in volumes, offset by lower surcharges."
+)
+PAID = "Payments for content increased $3,862 million, from $13,140 million to $17,003 million, or 29%."
+MARGIN = "The margin was 31% in 2029 and 36% in 2028, because costs were higher."
+TURNED = [
+    (
+        SALES,
+        "Revenue rose from $40,111 million to $46,309 million.",
+        "Revenue fell from $46,309 million to $40,111 million.",
+    ),
+    (SALES, "Costs fell from $8,002 million to $7,001 million.", "Costs rose from $7,001 million to $8,002 million."),
+    (SALES, "Costs were $7.0 billion, down from $8.0 billion.", "Costs were $8.0 billion, up from $7.0 billion."),
+    (MARGIN, "The margin fell from 36% to 31%.", "The margin rose from 36% to 31%."),
+    (MARGIN, "The margin of 31% is down from 36%.", "The margin of 31% is up from 36%."),
+    (
+        "The margin was 31% in 2029 and 36% in 2028.",
+        "The margin fell by 5 points to 31%.",
+        "The margin fell by 6 points to 31%.",
+    ),
+    (FREIGHT, "Freight revenue rose 1% to $22.8 billion.", "Freight revenue fell 1% to $22.8 billion."),
+    (FREIGHT, "Volumes grew by about 3%.", "Volumes declined by 3%."),
+    (PAID, "Payments for content rose 29% to $17.0 billion.", "Payments for content rose 29% to $13.1 billion."),
+    (PAID, "Payments for content rose by $3.9 billion.", "Payments for content fell by $3.9 billion."),
+]
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("passage", "honest", "lie"), TURNED)
+def test_a_direction_that_a_claim_turns_round_is_found(passage: str, honest: str, lie: str) -> None:
+    sources = [source("report", passage)]
+    for claim, count in ((honest, 0), (lie, 1)):
+        memo = cited(f"{claim[:-1]} [@report-1].", sources=sources)
+        assert len(checking.check_citations(memo, sources, "Acme").unsupported) == count, claim
+
+
+OFFICERS = (
+    "| Name | Position | Age |\n|---|---|---|\n| V. Bo Reed | Chief Executive Officer | 66 |\n"
+    "| Ann P. Lee | Executive Vice President and Chief Financial Officer | 55 |\n| Eva Orr | President | 58 |"
+)
+OFFICES = [
+    ("V. Bo Reed is Chief Executive Officer.", ""), ("V. Bo Reed is President.", "Ann P. Lee"),
+    ("Ann P. Lee is Chief Executive Officer.", "V. Bo Reed"), ("Ann P. Lee is an Executive Vice President.", ""),
+    ("Ann P. Lee is Chief Financial Officer, and Eva Orr is President.", ""),
+    ("Eva Orr is Chief Financial Officer.", "Ann P. Lee"),
+]  # fmt: skip
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("claim", "whose"), OFFICES)
+def test_an_office_that_a_claim_gives_to_another_officer_is_found(claim: str, whose: str) -> None:
+    assert doubt(claim, OFFICERS) == (f"the passage says this of {whose}" if whose else "")
+
+
 SHARES = (
     "Of 14,000 employees, 9,600 (69%) are in the United States and Canada, 2,700 (19%) in Europe, Middle East, and"
     " Africa, 700 (5%) in Latin America, and 1,000 (7%) in Asia."
 )
 SOLD = "In 2029 Acme bought Boltworks for $40 million and sold Tinworks for $15 million."
-OFFICES = "The plant in Porto makes panels. It employs 31 people. The office in Lisbon opened in 2028. It has 12 desks."
+PLACES = "The plant in Porto makes panels. It employs 31 people. The office in Lisbon opened in 2028. It has 12 desks."
 KINDS = "Hardware revenue was $9 million and software revenue was $12 million."
 GREW_BY = "UCAN revenue grew 15% to $17.4 billion. EMEA revenue grew 17% to $12.4 billion."
 LISTS = "Sales in Europe and Asia were $9 million and $12 million, respectively."
@@ -290,8 +344,8 @@ OWNED = [
     (SHARES, "Latin America has 1,000 employees, or 7%.", "1,000 for Asia"),
     (SOLD, "Acme paid $40 million for Boltworks in 2029.", ""),
     (SOLD, "Tinworks was bought for $40 million in 2029.", "$40 million for Boltworks"),
-    (OFFICES, "The plant in Porto employs 31 people.", ""),
-    (OFFICES, "The plant in Lisbon employs 31 people.", "31 for Porto"),
+    (PLACES, "The plant in Porto employs 31 people.", ""),
+    (PLACES, "The plant in Lisbon employs 31 people.", "31 for Porto"),
     (KINDS, "Software revenue was about $12 million.", ""),
     (KINDS, "Software revenue was $9 million.", "$9 million for something else"),
     (GREW_BY, "Revenue in EMEA increased 17%, to about $12 billion.", ""),

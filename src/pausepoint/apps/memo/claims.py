@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from pausepoint.apps.memo.exchanges import exchanged, misnamed
-from pausepoint.apps.memo.facts import facts, is_in, plain
+from pausepoint.apps.memo.exchanges import exchanged, from_to, misnamed
+from pausepoint.apps.memo.facts import Fact, facts, is_in, is_same_number, placed, plain
 from pausepoint.apps.memo.owners import misgiven
 from pausepoint.apps.memo.prose import sentences, stem, stems
 from pausepoint.apps.memo.tables import below_zero_in, spoken
@@ -39,7 +39,7 @@ _GENERAL = {
         " describe total amount number level about approximately around nearly roughly almost over more than up to"
         " compared reach reached stand stands stood amounted include includes including also both now today"
         " currently another additional additionally added adds went go goes come comes came"
-        " part main major key new first while such other"
+        " part main major key new first while such other some point points percentage"
         " between during under per each one own because since"
         " before after however notably overall moreover",
     )
@@ -69,6 +69,15 @@ _FORMS = {
     "paid": "pay", "left": "leave", "led": "lead", "held": "hold", "built": "build", "met": "meet",
 }  # fmt: skip
 _BUY_BACK = re.compile(r"\b(?:bought|buy(?:s|ing)?)[ -]?backs?\b", re.IGNORECASE)
+_BETTER = re.compile(r"\b(?:improv|worsen)\w*", re.IGNORECASE)
+"""Words for a rise or a fall that mean the reverse of costs and of ratios that are better if they are lower."""
+
+_BY = re.compile(
+    rf"\b((?!{_BETTER.pattern})[a-z]+)\s(?:(?:by|of|an?|about|around|some|nearly|almost|roughly|approximately)\s)*$"
+)
+_THEN = re.compile(rf"\s((?!{_BETTER.pattern})[a-z]+)\b")
+"""What stands before and behind a figure by which something rises or falls."""
+
 _UP = {stem(word) for word in ("rise", "grow", "increase", "gain", "climb", "double", "improve", "expand", "higher")}
 _DOWN = {stem(word) for word in ("fall", "decline", "decrease", "drop", "shrink", "lose", "worsen", "halve", "lower")}
 
@@ -86,7 +95,8 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
     if plain(claim) in map(plain, sentences(passage)):
         return ""
     own, said, its = _words(claim), _words(f"{passage} {heading}"), _words(company)
-    subject = _about(claim, own) - its
+    pair = from_to(claim)
+    subject = _about(claim, own) - its - ({"up", "down"} - said if pair else set())
     share = SHARED if facts(claim, names) else SHARED_ALONE
     if not _shares(subject, said, share) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
         return "the passage is about something else"
@@ -110,7 +120,8 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
         return "the claim denies something that the passage does not deny"
     if not denied and theirs & own:
         return "the passage denies the claim"
-    if _directions(claim) and _directions(nearest) and not _directions(claim) & _directions(nearest):
+    ways, theirs = _directions(claim), _directions(nearest)
+    if _is_turned_round(claim, passage, pair) or (ways and theirs and not ways & theirs and pair is None):
         return "something rises in the claim and falls in the passage, or the reverse"
     return ""
 
@@ -190,6 +201,36 @@ def _told(passage: str) -> Iterator[tuple[str, str]]:
 
 def _directions(text: str) -> set[str]:
     return _words(text) & {"up", "down"}
+
+
+def _is_turned_round(claim: str, passage: str, pair: tuple[Fact, Fact] | None = None) -> bool:
+    """Return whether something rises in a claim by what it falls in the passage, or from a figure to a smaller one.
+
+    ``pair`` are the figures from which and to which it moves in the claim.
+
+    >>> [_is_turned_round("Sales fell 3%.", each) for each in ("Sales rose 3%; costs fell 4%.", "Sales fell 3%.")]
+    [True, False]
+    >>> claim = "The margin rose from 36% to 31%."
+    >>> _is_turned_round(claim, "The margin was 31% after 36%.", from_to(claim))
+    True
+    """
+    ways = _directions(_BETTER.sub("", claim))
+    if pair is not None and len(ways) == 1:
+        return ways != {"up" if float(str(pair[0].value[0])) < float(str(pair[1].value[0])) else "down"}
+    its = list(_moves(passage))
+    for fact, way in _moves(claim):
+        others = {other for figure, other in its if is_same_number(fact, figure)}
+        if others and way not in others:
+            return True
+    return False
+
+
+def _moves(text: str) -> Iterator[tuple[Fact, str]]:
+    """Yield the figures of a text that say by how much something rises or falls, with “up” or “down”."""
+    for at, fact in placed(text):
+        words = [_BY.search(text[:at]), _THEN.match(text, at + len(fact.text))] if fact.kind == "number" else []
+        for way in next((ways for word in words if word and (ways := _directions(word[1]))), ()):
+            yield fact, way
 
 
 def _words(text: str) -> set[str]:

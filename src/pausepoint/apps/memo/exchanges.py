@@ -68,7 +68,11 @@ def exchanged(claim: str, passage: str, company: str = "") -> str:
     """
     own = _anchors(claim)
     its = {*stems(company)}
+    if (pair := from_to(claim)) is not None and _is_against_time(*pair, passage):
+        return f"{pair[0].text} and {pair[1].text}"
     for there in _places(passage):
+        if (wrong := _of_another_role(own, there)) and not any(fact.kind == "date" for fact in facts(claim)):
+            return wrong
         known = [figure for those in there.values() for figure, _ in those]
         mine = [fact for _, fact in placed(claim) if fact.kind == "number" and _is_among(fact, known)]
         for one, other in combinations(mine, 2):
@@ -78,6 +82,62 @@ def exchanged(claim: str, passage: str, company: str = "") -> str:
         if len(mine) == 1 and (wrong := _of_another_year(own, there, mine[0])):
             return wrong
     return ""
+
+
+def from_to(claim: str) -> tuple[Fact, Fact] | None:
+    """Return the two figures between which a claim says that something has moved, the older one first, or None.
+
+    >>> [fact.text for fact in from_to("Sales were 7 million, up from 5 million.") or ()]
+    ['5 million', '7 million']
+    """
+    own = _anchors(claim)
+    older = [anchor.figure for anchor in own.get(_OLDER, ())]
+    newer = [anchor.figure for anchor in own.get(_NEWER, ())]
+    if older and not newer:
+        numbers = [fact for _, fact in placed(claim) if fact.kind == "number" and fact not in older]
+        newer = [fact for fact in numbers if _is_like(fact, older[0])]
+    if not len(older) == len(newer) == 1 or not _is_like(older[0], newer[0]) or older[0].value == newer[0].value:
+        return None
+    return older[0], newer[0]
+
+
+def _is_like(one: Fact, other: Fact) -> bool:
+    """Return whether two figures have the same unit. Of the amounts of a table, only the first has a currency."""
+    units = {one.value[1], other.value[1]}
+    return len(units) == 1 or ("" in units and "%" not in units)
+
+
+def _is_against_time(older: Fact, newer: Fact, passage: str) -> bool:
+    """Return whether the rows of a table have the newer one of two figures only in years before the older one."""
+    rows = _rows(passage)
+    years = [max(map(int, re.findall(r"\b(?:19|20)\d\d\b", head)), default=0) for head in rows[0]] if rows else []
+    orders: set[bool] = set()
+    for row in rows[2:]:
+        places: tuple[list[int], list[int]] = [], []
+        for year, head, cell in zip(years[1:], rows[0][1:], row[1:], strict=False):
+            figures = [fact for text in with_units(rows[0][0], head, cell) for fact in facts(text)] if year else []
+            for figure, its in zip((older, newer), places, strict=True):
+                its.extend([year] if _is_among(figure, [each for each in figures if each.kind == "number"]) else [])
+        orders |= {before < after for before in places[0] for after in places[1] if before != after}
+    return orders == {False}
+
+
+def _of_another_role(own: dict[str, list[Anchor]], there: dict[str, list[Anchor]]) -> str:
+    """Return a figure from which something moves in a claim, and to which it moves in the passage, or the reverse."""
+    if not there.keys() >= _ROLES:
+        return ""
+    for role, other in ((_OLDER, _NEWER), (_NEWER, _OLDER)):
+        for figure in (anchor.figure for anchor in own.get(role, ())):
+            right, wrong = ([anchor.figure for anchor in there[each]] for each in (role, other))
+            if _is_among(figure, wrong) and not _is_among(figure, right):
+                return f"{figure.text} and {right[0].text}"
+    return ""
+
+
+def _rows(passage: str) -> list[list[str]]:
+    """Return the cells of the rows of a table."""
+    rows = [line for line in passage.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
 
 
 def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str = "") -> str:
@@ -94,6 +154,8 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
     'Acme'
     """
     own = [fact.text for fact in facts(claim, names) if fact.kind == "name"]
+    if other := _of_another_row(claim, own, passage):
+        return other
     units = list(_units(passage))
     for sentence in units:
         if first := _reversed(claim, sentence, own):
@@ -111,6 +173,25 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
             crossed = len(shared - {word for each in its for word in each})
             if crossed >= ENOUGH and crossed > straight and (its or _is_same(name, company)):
                 return other
+    return ""
+
+
+def _of_another_row(claim: str, own: list[str], passage: str) -> str:
+    """Return whose row of a table has an office or another name that a claim gives to the owner of another row.
+
+    >>> table = "| Name | Post |\\n|---|---|\\n| Bo Reed | Chief Clerk |\\n| Ann Lee | Chief Cook and Bottle Washer |"
+    >>> claims = ["Bo Reed is Chief Cook.", "Ann Lee is Chief Cook.", "Ann Lee and Bo Reed are Chief Clerk and Cook."]
+    >>> [_of_another_row(claim, ["Bo Reed", "Ann Lee", "Chief Cook"], table) for claim in claims]
+    ['Ann Lee', '', '']
+    """
+    rows = [(row[0], " | ".join(row[1:])) for row in _rows(passage)[2:]]
+    present = [name for name in own if _has(claim, name)]
+    for name in present:
+        its = [rest for label, rest in rows if _has(label, name)]
+        for other in present if its and not any(_has(rest, name) for _, rest in rows) else ():
+            owners = [label.strip() for label, rest in rows if _has(rest, other)]
+            if owners and not any(_has(rest, other) for rest in its) and not any(_has(claim, each) for each in owners):
+                return owners[0]
     return ""
 
 
@@ -199,19 +280,16 @@ def _of_another_year(own: dict[str, list[Anchor]], there: dict[str, list[Anchor]
 
 def _places(passage: str) -> Iterator[dict[str, list[Anchor]]]:
     """Yield what belongs to the figures of the table of a passage, and of each sentence with several figures."""
-    lines = passage.splitlines()
-    rows = [line for line in lines if line.startswith("|")]
-    if rows:
+    if rows := _rows(passage):
         yield _of_table(rows)
-    for sentence in sentences("\n".join(line for line in lines if not line.startswith("|"))):
+    for sentence in sentences("\n".join(line for line in passage.splitlines() if not line.startswith("|"))):
         if sum(fact.kind == "number" for _, fact in placed(sentence)) > 1:
             yield _anchors(sentence)
 
 
-def _of_table(rows: list[str]) -> dict[str, list[Anchor]]:
+def _of_table(cells: list[list[str]]) -> dict[str, list[Anchor]]:
     """Return what belongs to the figures of a table."""
     found: dict[str, list[Anchor]] = {}
-    cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
     for row in cells[2:]:
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""

@@ -109,7 +109,8 @@ def _is_change(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
                 continue
             change = float(str(pair[0][0])) - float(str(pair[1][0]))
             percent = 100 * change / float(str(pair[1][0]))
-            if _has_unit(fact, pair[0][1]) and _is_near(fact, abs(change)):
+            in_points = pair[0][1] == "%" and re.search(rf"{re.escape(fact.text)}\s(?:percentage\s)?points?\b", claim)
+            if (in_points or _has_unit(fact, pair[0][1])) and _is_near(fact, abs(change)):
                 return True
             if fact.value[1] == "%" and _is_near(fact, abs(percent)):
                 return True
