@@ -362,7 +362,7 @@ async def test_of_edits_in_the_state_and_in_files_the_later_one_counts_however_f
 
 @on_loop
 async def test_a_step_that_was_to_be_kept_runs_if_it_is_named_in_the_middle_of_a_redo(desk: Desk) -> None:
-    await desk.resume(rerun=["draft"], until="draft")
+    await desk.resume(rerun=["draft"], pause_after="draft")
     calls.taken()
     assert (await desk.plan())["header"] == "done"
     plan = await desk.ask(lambda engine: engine.session("s1").plan(rerun=["header"]))

@@ -76,7 +76,8 @@ def test_claude_code_loads_the_skill_and_follows_it(tmp_path: Path) -> None:
             result(agents.start("[plan skill] Put fetch.py under Pausepoint.", tools="Skill Bash"))
         finally:
             agents.end()
-        first, *_, last = [json.dumps(each) for each in api.asked if each.get("tools")]
+        first, *later = [json.dumps(each) for each in api.asked if each.get("tools")]
+    said = "\n".join(later)
     assert "Put a long-running Python script under Pausepoint" in first, "the agent is told that the skill exists"
-    assert "Make the main function `async`, decorate it with `@workflow`" in last, "it has read the skill"
-    assert re.search(r"pausepoint \d+\.\d+\.\d+", last), "it has run a command of it"
+    assert "Make the main function `async`, decorate it with `@workflow`" in said, "it has read the skill"
+    assert re.search(r"pausepoint \d+\.\d+\.\d+", said), "it has run a command of it"

@@ -105,13 +105,13 @@ RUNTIME = (
     ),
     Mutant(
         "one-crash-more", "runtime",
-        "if self.row.crashes >= CRASHES_ALLOWED and", "if self.row.crashes > CRASHES_ALLOWED and",
+        "if held.row.crashes >= CRASHES_ALLOWED and", "if held.row.crashes > CRASHES_ALLOWED and",
         "A session whose processes die is paused one crash too late.",
         ("tests/runtime/test_commit.py",), "kills",
     ),
     Mutant(
         "in-flight-not-counted", "runtime",
-        "Spending(usd, tokens, self._in_flight() - asking)", "Spending(usd, tokens, 0)",
+        "Spending(usd, tokens, in_flight - asking)", "Spending(usd, tokens, 0)",
         "A map starts more operations than its budget allows.",
         ("tests/runtime/test_budget_kinds.py",),
     ),
@@ -160,7 +160,7 @@ RUNTIME = (
     ),
     Mutant(
         "overtaken-drive-continues", "runtime",
-        "if fence > self.row.fence:", "if fence > self.row.fence + 1:",
+        "if fence > held.row.fence:", "if fence > held.row.fence + 1:",
         "A step begins an operation although another engine has taken its session over.",
         ("tests/runtime/test_taken_over.py",),
     ),
@@ -194,14 +194,14 @@ RUNTIME = (
     ),
     Mutant(
         "budget-missed-in-place", "runtime",
-        "self.budgeted = None if row.may_have_budget else False\n        await self._note_resumed_in_place()",
+        "held.budgeted = None if row.may_have_budget else False\n        await self._note_resumed_in_place()",
         "await self._note_resumed_in_place()",
         "A step that continues in place spends more than the budget of its resume.",
         ("tests/runtime/test_hold_races.py",), "budget",
     ),
     Mutant(
         "older-fence-noticed", "runtime",
-        "if fence < self.row.fence:", "if fence < 0:",
+        "if fence < held.row.fence:", "if fence < 0:",
         "A request that was read before the session was claimed again aborts the step after it.",
         ("tests/runtime/test_hold_races.py",), "read_before",
     ),
