@@ -332,7 +332,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
                 {"text": "It will be $50 million in 2035", "sources": ["annual-report-2"]},
             ]})),
         )  # fmt: skip
-        outcome = await desk.resume(until="validate")
+        outcome = await desk.resume(pause_after="validate")
         assert "'made-up-1' is not one of the given sources" in server.requests[1]["messages"][-1]["content"]
         assert len(server.requests) == 2
         assert outcome.spent_usd == pytest.approx(0.24)
@@ -367,7 +367,7 @@ async def test_a_model_can_write_sentences_and_nothing_that_means_more(
     await desk.run(until="section_research")
     with model_in_use(monkeypatch, price="1000/1000") as server:
         server.will(says(said, "annual-report-2"), says("Revenue rose.", "annual-report-2"))
-        await desk.resume(until="draft")
+        await desk.resume(pause_after="draft")
         refused = written is None
         assert len(server.requests) == 1 + refused
         if refused:

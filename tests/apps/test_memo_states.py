@@ -98,7 +98,7 @@ def test_each_agent_leaves_its_artifact_and_no_other(tmp_path: Path) -> None:
     asyncio.run(desk.run(until=AGENTS[0]))
     for _, agent, new in LEFT:
         if agent != AGENTS[0]:
-            asyncio.run(desk.resume(until=agent) if agent != AGENTS[-1] else desk.resume())
+            asyncio.run(desk.resume(pause_after=agent) if agent != AGENTS[-1] else desk.resume())
         now = desk.contents()
         assert sorted(now.keys() - before.keys()) == new, agent
         text = {name: data.decode() for name, data in now.items()}
@@ -262,7 +262,7 @@ async def test_with_seven_of_ten_sections_only_the_missing_three_are_written(tmp
     for name in lost:
         desk.file(f"2-sections/{name}.md").unlink()
     assert detect(desk.folder, memo).resume_at == "draft"
-    await desk.resume(until="draft")
+    await desk.resume(pause_after="draft")
     assert (calls.sections(), desk.contents()) == (lost, before)
 
 

@@ -462,8 +462,8 @@ async def test_verbs_say_what_they_need(store: Any) -> None:
         ):
             with pytest.raises(ValueError, match=said):
                 await tagged.resume(**wrong)
-        with pytest.raises(ValueError, match="until names a step of session 'one'"):
-            await anything.session("one").resume(until=timedelta(1))
+        with pytest.raises(ValueError, match="pause_after names a step of session 'one'"):
+            await anything.session("one").resume(pause_after=timedelta(1))
 
 
 @on_loop
