@@ -17,6 +17,7 @@ from pausepoint.engine import flags
 from pausepoint.errors import StoreUnavailable
 from pausepoint.model.sessions import Pause
 from pausepoint.stores.base import Store
+from pausepoint.stores.pause_flag import Version
 from pausepoint.stores.sqlite import everything, writer
 from tests.support.children import Child, child, outside_sql
 from tests.support.loop import on_loop
@@ -208,6 +209,36 @@ async def test_a_pause_of_everything_takes_effect_before_it_can_be_stored(tmp_pa
             await async_until(lambda: ran)
             assert not flag_of(path).exists()
         assert await engine.standing_pause() is None
+
+
+@on_loop
+async def test_a_pause_that_is_stored_just_after_a_commit_holds_the_next_operation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was requested before the commit, and its request is gone when the commit's engine looks for it."""
+    path, ran = tmp_path / "p.db", list[int]()
+    version = everything.EverythingRequest.version
+
+    async def op(i: int) -> None:
+        ran.append(i)
+
+    @workflow
+    async def ours(ctx: Context) -> None:
+        for i in range(3):
+            await ctx.do(op, i)
+
+    def pausing(self: everything.EverythingRequest) -> Version:
+        if ran == [0]:
+            ran.append(-1)
+            with child(PAUSE, path) as pauser:
+                pauser.expect("paused")
+        return version(self)
+
+    monkeypatch.setattr(everything.EverythingRequest, "version", pausing)
+    async with Engine(path, workflows=[ours]) as engine:
+        session = await engine.start(ours, session_id="ours")
+        assert (await session.outcome()).status is Status.PAUSED
+    assert ran == [0, -1]
 
 
 @on_loop

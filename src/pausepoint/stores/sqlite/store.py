@@ -369,8 +369,8 @@ class SqliteStore(Reads, Notes, Upkeep):
         if commit.release and flags is not None:
             self._held.discard(commit.key)
         if flags is not None and self._everything.version() is not None:  # perhaps requested during the commit
-            with suppress(StoreError), self._reading() as connection:
-                flags = applied(self._everything.pending(connection), flags)
+            with suppress(StoreError):
+                flags = self._asked([commit.key]).get(commit.key, (0, flags))[1]
         return flags
 
     async def revise(self, commit: Commit) -> Found:
@@ -386,9 +386,13 @@ class SqliteStore(Reads, Notes, Upkeep):
             self._writer.lose(key, fence)
 
     async def flags(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
+        return self._asked(keys)
+
+    def _asked(self, keys: Sequence[int]) -> dict[int, tuple[int, Flags]]:
         with self._reading() as connection:
-            found, asked = sessions.flags(connection, keys), self._everything.pending(connection)
-            return {key: (fence, applied(asked, flags)) for key, (fence, flags) in found.items()}
+            asked = self._everything.pending(connection)  # first: it may be stored meanwhile, and is in the rows then
+            rows = sessions.flags(connection, keys)
+        return {key: (fence, applied(asked, flags)) for key, (fence, flags) in rows.items()}
 
     async def take(
         self, now: int, workflows: Sequence[str], limit: int, skip: Mapping[int, int] | None = None,
