@@ -291,6 +291,7 @@ TURNED = [
         "The margin fell by 5 points to 31%.",
         "The margin fell by 6 points to 31%.",
     ),
+    (MARGIN, "As costs rose, the margin went from 36% to 31%.", "The margin rose by 5 points, from 36% to 31%."),
     (FREIGHT, "Freight revenue rose 1% to $22.8 billion.", "Freight revenue fell 1% to $22.8 billion."),
     (FREIGHT, "Volumes grew by about 3%.", "Volumes declined by 3%."),
     (PAID, "Payments for content rose 29% to $17.0 billion.", "Payments for content rose 29% to $13.1 billion."),
@@ -323,6 +324,7 @@ OFFICES = [
 @pytest.mark.parametrize(("claim", "whose"), OFFICES)
 def test_an_office_that_a_claim_gives_to_another_officer_is_found(claim: str, whose: str) -> None:
     assert doubt(claim, OFFICERS) == (f"the passage says this of {whose}" if whose else "")
+    assert not doubt("V. Bo Reed is President.", f"V. Bo Reed is also President.\n{OFFICERS}"), "a sentence says so"
 
 
 SHARES = (

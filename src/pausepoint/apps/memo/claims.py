@@ -47,6 +47,7 @@ _GENERAL = {
 """Words that say nothing by themselves. A claim may use them even if its passage does not."""
 
 _PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|which|who|as well as)\b", re.IGNORECASE)
+_STEP = re.compile(r",(?!\d)|[;:()—–]|\b(?:but|and|while|whereas|because|although|when|as)\b")
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
 _SCOPE = 3
 """The number of words that a denial covers."""
@@ -214,7 +215,7 @@ def _is_turned_round(claim: str, passage: str, pair: tuple[Fact, Fact] | None = 
     >>> _is_turned_round(claim, "The margin was 31% after 36%.", from_to(claim))
     True
     """
-    ways = _directions(_BETTER.sub("", claim))
+    ways = _directions(_BETTER.sub("", _moving(claim, pair[0]))) if pair is not None else set()
     if pair is not None and len(ways) == 1:
         return ways != {"up" if float(str(pair[0].value[0])) < float(str(pair[1].value[0])) else "down"}
     its = list(_moves(passage))
@@ -223,6 +224,17 @@ def _is_turned_round(claim: str, passage: str, pair: tuple[Fact, Fact] | None = 
         if others and way not in others:
             return True
     return False
+
+
+def _moving(claim: str, older: Fact) -> str:
+    """Return the clause of a claim that says from which figure something moves, with what it moves by before a comma.
+
+    >>> _moving("As costs rose, it fell by 5 points, from 36% to 31%.", facts("36%")[0])
+    ' it fell by 5 points from 36% to 31%.'
+    """
+    parts = _STEP.split(claim)
+    at = next((at for at, part in enumerate(parts) if older.text in part), 0)
+    return parts[at - 1] + parts[at] if at and parts[at].lstrip().startswith("from") else parts[at]
 
 
 def _moves(text: str) -> Iterator[tuple[Fact, str]]:

@@ -11,7 +11,7 @@ another name; and it exchanges two names if a verb stands between them in the pa
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
@@ -154,9 +154,9 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
     'Acme'
     """
     own = [fact.text for fact in facts(claim, names) if fact.kind == "name"]
-    if other := _of_another_row(claim, own, passage):
-        return other
     units = list(_units(passage))
+    if other := _of_another_row(claim, own, passage, units):
+        return other
     for sentence in units:
         if first := _reversed(claim, sentence, own):
             return first
@@ -176,8 +176,10 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
     return ""
 
 
-def _of_another_row(claim: str, own: list[str], passage: str) -> str:
+def _of_another_row(claim: str, own: list[str], passage: str, units: Sequence[str] = ()) -> str:
     """Return whose row of a table has an office or another name that a claim gives to the owner of another row.
+
+    The sentences in ``units`` may give it to that owner, too.
 
     >>> table = "| Name | Post |\\n|---|---|\\n| Bo Reed | Chief Clerk |\\n| Ann Lee | Chief Cook and Bottle Washer |"
     >>> claims = ["Bo Reed is Chief Cook.", "Ann Lee is Chief Cook.", "Ann Lee and Bo Reed are Chief Clerk and Cook."]
@@ -190,7 +192,10 @@ def _of_another_row(claim: str, own: list[str], passage: str) -> str:
         its = [rest for label, rest in rows if _has(label, name)]
         for other in present if its and not any(_has(rest, name) for _, rest in rows) else ():
             owners = [label.strip() for label, rest in rows if _has(rest, other)]
-            if owners and not any(_has(rest, other) for rest in its) and not any(_has(claim, each) for each in owners):
+            is_its = any(_has(rest, other) for rest in its) or any(
+                _has(unit, name) and _has(unit, other) for unit in units
+            )
+            if owners and not is_its and not any(_has(claim, each) for each in owners):
                 return owners[0]
     return ""
 
