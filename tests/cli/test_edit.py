@@ -492,6 +492,12 @@ def test_an_operation_is_forgotten_and_a_fork_begins_before_one(tmp_path: Path) 
     resumed = run("resume", "a", cwd=tmp_path)
     assert (resumed.code, resumed.stdout.splitlines()[-1][:30]) == (0, '["tool 0 done", "tool 1 done",')
 
+    for words, why in {("--result", "[1"): "--result is not JSON", ("--result", "7"): "think"}.items():
+        refused = run("rewind", "a", "--to-operation", "think", *words, cwd=tmp_path)
+        assert (refused.code != 0, why in refused.stderr) == (True, True)
+    replaced = ("rewind", "a", "--to-operation", "think", "--result", '"my tool"', "--run")
+    assert '"my tool done"]' in run(*replaced, cwd=tmp_path).stdout
+
     forked = run("fork", "a", "--at-operation", "use#4", "--session-id", "b", cwd=tmp_path)
     assert forked.stdout.startswith("Forked a (before operation use#4) as b.\n")
     assert run("fork", "a", "--at-operation", "use", "--at-step", "agent", cwd=tmp_path).code == 2

@@ -2,80 +2,23 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from pausepoint import Context, Engine, Status, Workflow, current, step, workflow
+from pausepoint import Context, Engine, Status, Workflow, step, workflow
 from pausepoint.engine.conversation import conversation
-from pausepoint.engine.session import Session
 from pausepoint.engine.spans import operation, operations
 from pausepoint.errors import UnknownOperation, VerbRefused
 from tests.engine.essay import events
+from tests.engine.forgetful import AFTER, CALLS, REPLIES, agent, failed, finished, number_of, use
 from tests.support.loop import on_loop
-
-CALLS: list[str] = []
-REPLIES: dict[int, str] = {}
-"""What the model says at its nth turn, instead of "tool n"."""
-
-
-async def think(messages: list[str], ctx: Context) -> str:
-    turn = len(messages) // 2
-    CALLS.append(f"think {turn}")
-    ctx.spend(usd=1)
-    return REPLIES.get(turn, f"tool {turn}")
-
-
-async def use(tool: str) -> str:
-    CALLS.append(f"use {tool}")
-    return f"{tool} is done, {current().idempotency_key}"
-
-
-@workflow(events=["agent.began", "agent.replied"])
-async def agent(turns: int, ctx: Context) -> list[str]:
-    messages = ["begin"]
-    ctx.emit("agent.began")
-    for turn in range(turns):
-        reply = await ctx.do(think, messages)
-        ctx.emit("agent.replied", str(turn))
-        if not reply.startswith("tool"):
-            raise ValueError(f"cannot read {reply!r}")
-        messages += [reply, await ctx.do(use, reply)]
-    return messages
+from tests.support.postgres import schema_of
 
 
 @pytest.fixture(autouse=True)
 def _fresh() -> None:
     CALLS.clear()
     REPLIES.clear()
-
-
-async def failed(engine: Engine) -> Session[Any, Any]:
-    """Return a session whose third reply cannot be read, however often it is resumed."""
-    REPLIES[2] = "nonsense"
-    session = await engine.start(agent, turns=4, session_id="one")
-    assert (await session.outcome()).status is Status.FAILED
-    REPLIES.clear()
-    CALLS.clear()
-    await session.resume()
-    assert (await session.outcome()).status is Status.FAILED
-    assert CALLS == []
-    return session
-
-
-async def finished(session: Session[Any, Any]) -> list[str]:
-    CALLS.clear()
-    await session.resume()
-    outcome = await session.outcome()
-    assert outcome.status is Status.COMPLETED, outcome
-    return list(CALLS)
-
-
-AFTER = ["think 2", "use tool 2", "think 3", "use tool 3"]
-
-
-async def number_of(engine: Engine, name: str, nth: int) -> int:
-    return [each for each in await operations(engine, "one") if each.name == name][nth - 1].seq
 
 
 @on_loop
@@ -337,6 +280,26 @@ async def test_the_conversation_tells_which_turns_no_longer_count() -> None:
         await session.forget("think")
         turns = [turn for turn in await conversation(engine, "one") if turn.name in ("think", "use") and turn.operation]
         assert [turn.left_behind for turn in turns] == [False] * 4 + [True]
+
+
+@pytest.mark.long
+@on_loop
+async def test_postgres_rewinds_inside_a_visit_too() -> None:
+    with schema_of() as url:
+        await rewind_inside_a_visit(url)
+
+
+async def rewind_inside_a_visit(url: str) -> None:
+    async with Engine(url) as engine:
+        session = await failed(engine)
+        await session.forget("think", 2)
+        copy = await session.fork(at_operation="use", session_id="two")
+        assert (await copy.outcome()).status is Status.COMPLETED
+        assert await finished(session) == ["think 1", "use tool 1", *AFTER]
+        await session.rewind(to_operation="think#3", result="tool of ann")
+        assert await finished(session) == ["use tool of ann", "think 3", "use tool 3"]
+        await session.redact(seq=(await operations(engine, "one"))[0].seq)
+        assert (await engine.verify()).ok
 
 
 @on_loop

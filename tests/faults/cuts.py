@@ -140,6 +140,7 @@ VERBS: dict[str, Verb] = {
     "edit": Verb(waiting, lambda engine, id: engine.session(id).edit(note="changed")),
     "rewind": Verb(waiting, lambda engine, id: engine.session(id).rewind("branch")),
     "forget": Verb(waiting, lambda engine, id: engine.session(id).forget("look_up")),
+    "replace": Verb(waiting, lambda engine, id: engine.session(id).rewind(to_operation="look_up", result="new")),
     "fork": Verb(waiting, lambda engine, id: engine.session(id).fork(session_id=f"{id}-fork")),
     "send": Verb(ready, lambda engine, id: engine.session(id).send("hello")),
     "answer": Verb(waiting, answered),
@@ -202,7 +203,7 @@ async def cut(engine: Engine, name: str, id: str, ticks: int) -> Cut:
 async def after(engine: Engine, name: str, id: str) -> list[str]:
     """Return what is wrong with a tree after a cut. In the end the tree is cancelled."""
     wrong = await damage(engine, id)
-    if name in ("rewind", "forget"):
+    if name in ("rewind", "forget", "replace"):
         await engine.session(id).resume()
         await settled(engine, id)
         if (count := len(await engine.session(id).questions())) != LEAVES:

@@ -25,7 +25,7 @@ from tests.faults.tally import main
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.mortal import MortalStore, crash
 
-WHOLLY = ("cancel", "cancel paused", "rewind", "forget")
+WHOLLY = ("cancel", "cancel paused", "rewind", "forget", "replace")
 """The verbs over trees. They are cut at each of the first ticks, the others at some."""
 
 
@@ -114,7 +114,7 @@ async def found_after(path: Path, name: str) -> list[str]:
         below = {ended[row.session_id] for row in rows if row.parent is not None}
         wrong = [] if len(below) == 1 else [f"the tree is half done: {ended}"]
         wrong += [str(problem) for problem in (await engine.verify()).problems]
-        if name in ("rewind", "forget"):
+        if name in ("rewind", "forget", "replace"):
             await engine.session("t").resume()
             await settled(engine, "t")
             count = len(await engine.session("t").questions())
@@ -139,7 +139,7 @@ async def kills_of(folder: Path, name: str) -> tuple[int, list[str]]:
     return kills, wrong
 
 
-@pytest.mark.parametrize("name", ["cancel", "rewind", "forget"])
+@pytest.mark.parametrize("name", ["cancel", "rewind", "forget", "replace"])
 @on_loop
 async def test_a_verb_over_a_waiting_tree_that_is_killed_at_any_write_leaves_nothing_half_done(
     folder: Path, name: str

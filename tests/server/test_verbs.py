@@ -266,6 +266,13 @@ def test_a_session_is_rewound_to_an_operation_and_forked_there(server: Served) -
         listed = client.get("/sessions/inside/operations").json()["operations"]
         assert [each["left_behind"] for each in listed] == [False, True]
         assert first["left_behind"] is False
+        mark = {"If-Match": done.headers["etag"]}
+        asked = {"to_operation": first["seq"], "result": "notes on squid"}
+        alone = client.post("/sessions/inside/rewind", json={"to": "research", "result": 1}, headers=mark)
+        assert "'to_operation'" in check_problem(alone, 400)["detail"]
+        assert client.post("/sessions/inside/rewind", json=asked, headers=mark).status_code == 200
+        last = client.get("/sessions/inside/operations").json()["operations"][-1]
+        assert (last["name"], last["result"], last["left_behind"]) == (first["name"], "notes on squid", False)
 
 
 def test_a_workflow_with_artifacts_starts_with_its_folder_and_budgets(

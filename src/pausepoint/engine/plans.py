@@ -28,6 +28,7 @@ from pausepoint.engine.obstacles import TRIED
 from pausepoint.engine.operations import PlannedOperation, arrivals, item_ids, planned_operations, undone_operations
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.rerun import is_concerned
+from pausepoint.engine.results import AGAIN, replaced
 from pausepoint.engine.time_travel import LEFT_OPEN, Target, TimeTravel, line_before, merged_changes, needed, restarted
 from pausepoint.log.events import retries_of
 from pausepoint.log.replay import EditBody, Line, fold, to_payload
@@ -347,14 +348,20 @@ class Plans:
 
     async def plan_rewind(
         self, session_id: str, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        to_operation: int | str | None = None, reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        to_operation: int | str | None = None, result: Any = AGAIN, reuse: bool = False,
+        rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what a resume would do after such a rewind. Validates the changes and stores nothing."""
         self.service.check_open()
         row = await self.service.row(session_id)
         workflow, given = self.service.workflow_of(row), merged_changes(changes, named)
-        line = (await line_before(self.service, row, Target.of_rewind(to, to_operation, reuse))).line
+        place = Target.of_rewind(to, to_operation, reuse, result)
+        line, _, _, operation = await line_before(self.service, row, place)
         await check_past(self.service, row, line)
+        if operation is not None and result is not AGAIN:
+            line.operations[operation.id] = replaced(
+                workflow, row, line, operation, result, self.service.sizes, [], None
+            )
         if given:
             blobs: Blobs = []
             body = EditBody(await self.time_travel.edits_there(row, line, given, blobs))

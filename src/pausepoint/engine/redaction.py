@@ -108,13 +108,17 @@ async def carriers_of_field(
     return found
 
 
-async def carriers_of_records(store: Store, row: SessionRow, seqs: Collection[int]) -> Carriers:
-    """Find those of these records that still have content."""
+async def carriers_of_records(
+    store: Store, row: SessionRow, seqs: Collection[int], operation: OperationBody | None = None
+) -> Carriers:  # fmt: skip
+    """Find those of these records that still have content, and the key frames that remember ``operation``."""
     found = Carriers()
     async for records in stretches(store, row):
         for record in records:
             if not record.redacted:
-                found.note(record, body_of(record), record.seq in seqs)
+                body = body_of(record)
+                has_copy = operation is not None and _remembers(body) and operation in body.journal.operations
+                found.note(record, body, record.seq in seqs or has_copy)
     return found
 
 

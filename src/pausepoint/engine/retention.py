@@ -31,6 +31,7 @@ from pausepoint.log import events as history
 from pausepoint.log.access import StateAccess
 from pausepoint.log.replay import body_of, fold
 from pausepoint.log.state import Change, Inline, State, stored
+from pausepoint.log.timeline import operation_of
 from pausepoint.model.files import file_facts
 from pausepoint.model.ids import SessionId, check_session_id, shortened
 from pausepoint.model.sessions import Filter, SessionRow, has_expired
@@ -411,7 +412,9 @@ class Retention:
         (record,) = found
         if record.redacted:
             raise work.refusal(f"has no content in record {seq}: it was redacted before. Nothing was changed.")
-        if record.kind in ("operation", "wait") and seq > work.line.opened:
+        operation = operation_of(record)  # a rewind may have kept it, in a key frame
+        is_kept = operation is not None and work.line.operations.get(operation.id) == operation
+        if is_kept or (record.kind in ("operation", "wait") and seq > work.line.opened):
             raise work.refusal(
                 f"still needs record {seq}: the open visit {work.line.step}#{work.line.visit} would run the operation"
                 " again without it. Let the visit end, or rewind it, then redact the record."
@@ -421,7 +424,7 @@ class Retention:
                 f"needs record {seq}: it lists what was redacted, and the log cannot be verified without it."
                 " Redact another record."
             )
-        work.found = await redaction.carriers_of_records(self.service.store, row, {seq})
+        work.found = await redaction.carriers_of_records(self.service.store, row, {seq}, operation)
 
     async def _redact_signal(self, work: redaction.Work, n: int) -> None:
         found = await self.service.store.signals(work.row.key, n - 1) if n >= 1 else []

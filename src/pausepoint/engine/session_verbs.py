@@ -10,6 +10,7 @@ from pausepoint.artifacts.status import ArtifactState
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Until, owned
 from pausepoint.engine.contents import Version
+from pausepoint.engine.results import AGAIN
 from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.log.replay import Origin
 from pausepoint.model.sessions import Event, Pause, Status
@@ -141,8 +142,8 @@ class SessionVerbs:
 
     async def rewind(
         self, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        to_operation: int | str | None = None, reuse: bool = False, by: str | None = None, reason: str = "",
-        based_on: int | None = None, **named: Any,
+        to_operation: int | str | None = None, result: Any = AGAIN, reuse: bool = False, by: str | None = None,
+        reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Rewind a parked session to before a visit or an operation, and return its status. A resume runs it again.
 
@@ -153,6 +154,8 @@ class SessionVerbs:
         - ``to_operation``: instead of ``to``, an operation that has ended: ``"think"`` (its last call), ``"think#3"``,
           the number of its record, or its id. Its visit keeps the results of the operations that did not begin after
           it.
+        - ``result``: what the operation returns from now on; it then does not run again. The value must fit the type
+          that the operation's function returns. If that is not known, any value is accepted, with a warning.
         - ``changes`` and keywords: changes of the state at the beginning of the visit, as for `edit`, in the same
           transaction.
         - ``reuse``: keep the visit's finished operations, so that only the rest runs again. By default the visit starts
@@ -163,8 +166,8 @@ class SessionVerbs:
         the session is driven or has changed.
         """
         return await self._parts.time_travel.rewind(
-            self._ref, to, changes, to_operation=to_operation, reuse=reuse, by=by, reason=reason, based_on=based_on,
-            **named,
+            self._ref, to, changes, to_operation=to_operation, result=result, reuse=reuse, by=by, reason=reason,
+            based_on=based_on, **named,
         )  # fmt: skip
 
     async def forget(
@@ -185,14 +188,15 @@ class SessionVerbs:
 
     async def plan_rewind(
         self, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        to_operation: int | str | None = None, reuse: bool = False, rerun: str | Sequence[str] = (), **named: Any,
+        to_operation: int | str | None = None, result: Any = AGAIN, reuse: bool = False,
+        rerun: str | Sequence[str] = (), **named: Any,
     ) -> Plan:  # fmt: skip
         """Return what a resume would do after such a rewind. Validates the changes and stores nothing.
 
         The session may be running. The arguments are those of `rewind`; ``rerun`` is as for `resume`.
         """
         return await self._parts.plans.plan_rewind(
-            self._ref, to, changes, to_operation=to_operation, reuse=reuse, rerun=rerun, **named
+            self._ref, to, changes, to_operation=to_operation, result=result, reuse=reuse, rerun=rerun, **named
         )
 
     async def plan_fork(

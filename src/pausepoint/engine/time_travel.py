@@ -21,6 +21,7 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, check_strings, check_texts
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.creation import trail_for
+from pausepoint.engine.results import AGAIN, replaced
 from pausepoint.errors import (
     DefinitionError,
     SessionChanged,
@@ -44,6 +45,7 @@ from pausepoint.log.replay import (
     WaitBody,
     body_of,
     is_inside,
+    operations_in,
     to_payload,
 )
 from pausepoint.log.state import Blob, Blobs, Change, State
@@ -150,34 +152,39 @@ class TimeTravel:
 
     async def rewind(
         self, session_id: str, /, to: int | str | None = None, changes: Mapping[str, Any] | None = None, *,
-        to_operation: int | str | None = None, reuse: bool = False, by: str | None = None, reason: str = "",
-        based_on: int | None = None, **named: Any,
+        to_operation: int | str | None = None, result: Any = AGAIN, reuse: bool = False, by: str | None = None,
+        reason: str = "", based_on: int | None = None, **named: Any,
     ) -> Status:  # fmt: skip
         """Rewind a parked session to before a visit or an operation, and return its status. A resume runs it again."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
-        given, place = merged_changes(changes, named), Target.of_rewind(to, to_operation, reuse)
+        given, place = merged_changes(changes, named), Target.of_rewind(to, to_operation, reuse, result)
 
         async def attempt() -> None:
-            await self._rewind(await self.parked(session_id, "rewound", based_on), place, given, by, reason)
+            await self._rewind(await self.parked(session_id, "rewound", based_on), place, given, result, by, reason)
 
         await self.service.retried(attempt)
         return (await self.service.row(session_id)).status
 
     async def _rewind(
-        self, row: SessionRow, place: Target, given: dict[str, Any], by: str | None, reason: str
+        self, row: SessionRow, place: Target, given: dict[str, Any], result: Any, by: str | None, reason: str
     ) -> None:  # fmt: skip
         line, base, visit, operation = await line_before(self.service, row, place)
         await check_past(self.service, row, line)
         blobs = line.state.seal()
         edit = EditBody(await self.edits_there(row, line, given, blobs), by, reason) if given else None
+        replacement = None
+        if operation is not None and result is not AGAIN:
+            workflow, sizes = self.service.workflow_of(row), self.service.sizes
+            replacement = replaced(workflow, row, line, operation, result, sizes, blobs, by)
         pauses = [pause.id for pause in await self.service.store.pauses(row.key) if pause.kind not in LEFT_OPEN]
-        body = RewindBody(visit, place.reuse, by, reason, row.ended or "", operation)
-        summary = f"rewound{f' by {by}' if by else ''} to before {operation or visit}"
+        id = operation.id if operation is not None else ""
+        body = RewindBody(visit, place.reuse, by, reason, row.ended or "", id, replacement is not None)
+        summary = f"rewound{f' by {by}' if by else ''} to before {id or visit}"
         await self.revise(
             row, line, "rewind", body, f"{summary}, edited: {', '.join(given)}" if given else summary,
-            base=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,
-            cancel_children=f"{row.session_id} was rewound",
+            base=base, edit=edit, replacement=replacement, blobs=blobs, close_pauses=tuple(pauses), closed_by=by,
+            thaw=True, settles=True, cancel_children=f"{row.session_id} was rewound",
         )  # fmt: skip
 
     async def edits_there(
@@ -205,11 +212,13 @@ class TimeTravel:
 
     async def revise(
         self, row: SessionRow, line: Line, kind: RecordKind, body: EditBody | RewindBody | EventBody, summary: str,
-        *, base: int | None = None, edit: EditBody | None = None, blobs: Blobs, **facts: Unpack[Facts],
+        *, base: int | None = None, edit: EditBody | None = None, replacement: OperationBody | None = None,
+        blobs: Blobs, **facts: Unpack[Facts],
     ) -> None:  # fmt: skip
         """Commit a record to a session that no process drives. With a ``base``, a key frame follows it.
 
-        ``edit`` is a separate record with changes of that key frame.
+        ``edit`` is a separate record with changes of that key frame, ``replacement`` one of an operation with another
+        result.
         """
         now, step, visit = self.service.clock.now(), line.step or "", line.visit
         records = [seal(row.digest, row.seq + 1, base or row.seq, kind, step, visit, now, to_payload(body))]
@@ -218,11 +227,15 @@ class TimeTravel:
         frame = row.key_frame if base is None else records[-1].seq
         if edit is not None:
             records.append(_after(records[-1], "edit", to_payload(edit)))
+        if replacement is not None:
+            records.append(_after(records[-1], "operation", to_payload(replacement)))
         facts["release"], facts["version"] = True, line.version
+        if replacement is not None and row.parent is not None:
+            facts["parent"] = row.parent  # which counts the operations of its children, too
         commit = Commit(
             row.key, row.fence, row.seq, tuple(records), max(now, row.updated_at),
             frame, line.step, visit, line.held_by_guard,
-            blobs=tuple(blobs), **facts,
+            blobs=tuple(blobs), spend_operations=0 if replacement is None else operations_in(replacement), **facts,
         )  # fmt: skip
         below = await self.service.store.revise(commit)
         event = body if isinstance(body, EventBody) else EventBody(f"session.{kind}", summary)
@@ -358,13 +371,14 @@ class TimeTravel:
         if line.trail is not None:  # what it publishes, only its code knows
             line.trail = trail_for(workflow or self.service.workflow_of(row), session_id, folder)
         blobs += line.state.seal()
-        origin = Origin(row.session_id, base, visit, tuple(given), operation)
+        id = operation.id if operation is not None else ""
+        origin = Origin(row.session_id, base, visit, tuple(given), id)
         body = msgspec.structs.replace(line.key_body(), created=True, by=by, origin=origin)
         now = self.service.clock.now()
         first = seal(first_digest(session_id), 1, 0, "key", line.step or "", line.visit, now, to_payload(body))
         named = line.state.named() | {each.value.hash for each in line.operations.values() if type(each.value) is Blob}
         names = {bytes.fromhex(name) for name in named} - {name for name, _ in blobs}
-        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{place.reuse}|{operation}".encode())
+        digest = sha256(f"fork|{row.session_id}|{row.created_at}|{base}|{visit}|{place.reuse}|{id}".encode())
         digest.update(msgspec.json.encode(changes))
         return NewSession(
             session_id, row.workflow, line.version, row.owner, row.tags, digest.digest(), now, line.step,
@@ -487,8 +501,15 @@ class Target(NamedTuple):
     reuse: bool = False
 
     @classmethod
-    def of_rewind(cls, to: int | str | None, to_operation: int | str | None, reuse: bool) -> Target:
+    def of_rewind(
+        cls, to: int | str | None, to_operation: int | str | None, reuse: bool, result: Any = AGAIN
+    ) -> Target:
         """Return the target of a rewind. Raises `TypeError` unless it is one visit or one operation."""
+        if result is not AGAIN and to_operation is None:
+            raise TypeError(
+                "result= is what an operation returns from now on. Name the operation with to_operation=. To change a"
+                " field named result, pass {'result': …}."
+            )
         if (to is None) == (to_operation is None):
             raise TypeError("rewind() needs one place. Pass a visit, such as 'write#2', or to_operation='think#3'.")
         return cls(to, to_operation, reuse or to_operation is not None)

@@ -188,7 +188,7 @@ def reply_of(value: Any) -> Message | None:
 
 
 def messages_in(arguments: Mapping[str, Any], is_first: bool = True) -> list[Message]:
-    """Return what a model is told that it has not answered yet: the messages after its last one.
+    """Return the messages after the last one of the model: it has not answered them yet.
 
     Long messages are cut when they are recorded. Their beginning is shown as it is, for the first call.
 

@@ -231,7 +231,9 @@ def _of_rewind(record: Record, body: RewindBody) -> Parts:
     to = body.to
     if body.operation:
         to, data["operation"] = f"{operation_name(body.operation)} in {to}", body.operation
-    summary = f"rewound by {body.by or 'someone'} to before {to}{why}"
+        data["replaced"] = body.replaced
+    end = f", whose result is replaced{why}" if body.replaced else why
+    summary = f"rewound by {body.by or 'someone'} to before {to}{end}"
     return record.at, body.by or "", "session.rewound", summary, data
 
 

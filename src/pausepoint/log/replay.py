@@ -206,7 +206,7 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     """A rewind to before visit ``to``. The record's parent is the record that the new line continues from.
 
     A key frame with the complete state at that point follows. With ``operation``, the id of an operation of that visit,
-    it has what the visit remembers except that operation and what began after it.
+    it lacks that operation and what began after it. ``replaced``: a record of it with another result follows.
     """
 
     to: str
@@ -215,6 +215,7 @@ class RewindBody(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     reopened: str = ""
     operation: str = ""
+    replaced: bool = False
 
 
 class DefinitionBody(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -47,7 +47,7 @@ class Before(NamedTuple):
     line: Line
     base: int
     visit: str
-    operation: str = ""
+    operation: OperationBody | None = None
 
 
 class Timeline:
@@ -246,19 +246,20 @@ class Timeline:
 
     # operations
 
-    async def before_operation(self, operation: int | str) -> Before:
+    async def before_operation(self, place: int | str) -> Before:
         """Return the session as it was before an operation. Its visit remembers what did not begin after it.
 
         An operation is named by its id, by the number of its record, by ``think`` (the last call), or by ``think#3``.
         Raises `UnknownOperation`.
         """
-        if isinstance(operation, int) and not isinstance(operation, bool):
-            records, id = await self._around_record(operation)
+        if isinstance(place, int) and not isinstance(place, bool):
+            records, id = await self._around_record(place)
         else:
-            records, id = await self._around_call(_Call.parse(operation))
+            records, id = await self._around_call(_Call.parse(place))
         before = _before(records, reuse=True)
+        operation = before.line.operations[id]
         _forget(records, before.line, id)
-        return before._replace(operation=id)
+        return before._replace(operation=operation)
 
     async def left_behind(self) -> Undone:
         """Return what tells which operations rewinds have left behind."""

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from pausepoint.model.budgets import Budget
 from pausepoint.model.bulk import BulkVerb
@@ -146,11 +146,13 @@ class AskAgain(Body, frozen=True):
 class Rewind(Body, frozen=True):
     """Rewind to the beginning of a visit: ``write``, ``write#2`` or the number of a checkpoint.
 
-    Or to an operation: ``think``, ``think#3``, the number of its record, or its id.
+    Or to an operation: ``think``, ``think#3``, the number of its record, or its id. With ``result``, it returns that
+    instead of running again.
     """
 
     to: Place | None = None
     to_operation: Place | None = None
+    result: Any | UnsetType = UNSET
     changes: Fields = {}
     reuse: bool = False
     reason: Text = ""
@@ -187,6 +189,7 @@ class Planned(Body, frozen=True):
     rerun: Annotated[tuple[Text, ...], Meta(max_length=1_000)] = ()
     to: Place | None = None
     to_operation: Place | None = None
+    result: Any | UnsetType = UNSET
     at: Place | None = None
     at_operation: Place | None = None
     changes: Fields = {}

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import UNSET
+
 from pausepoint.engine import documents as engine_documents
 from pausepoint.engine import store_documents
 from pausepoint.errors import PausepointError, SessionChanged, did_you_mean, error_text
@@ -123,20 +125,26 @@ async def ask_again(call: Call) -> Reply:
 async def rewind(call: Call) -> Reply:
     """Rewind a session, if it is still as the person saw it."""
     asked: bodies.Rewind = call.body
-    _check_place(asked)
+    place = _place_of(asked)
 
     async def apply(info: SessionInfo) -> None:
         await call.engine.session(info.session_id).rewind(
-            asked.to, asked.changes, to_operation=asked.to_operation, reuse=asked.reuse, by=call.by,
-            reason=asked.reason, based_on=info.seq,
-        )  # fmt: skip
+            changes=asked.changes, by=call.by, reason=asked.reason, based_on=info.seq, **place
+        )
 
     return await _conditional(call, apply)
 
 
-def _check_place(asked: bodies.Rewind | bodies.Planned) -> None:
+def _place_of(asked: bodies.Rewind | bodies.Planned) -> dict[str, Any]:
+    """Return where a rewind goes, as arguments of the verb."""
     if (asked.to is None) == (asked.to_operation is None):
         raise Problem(400, "A rewind goes to one place. Send 'to', a visit, or 'to_operation', an operation.")
+    place = {"to": asked.to, "to_operation": asked.to_operation, "reuse": asked.reuse}
+    if asked.result is UNSET:
+        return place
+    if asked.to_operation is None:
+        raise Problem(400, "A 'result' belongs to an operation. Send 'to_operation', too.")
+    return place | {"result": asked.result}
 
 
 async def _conditional(call: Call, apply: Callable[[SessionInfo], Awaitable[None]]) -> Reply:
@@ -211,9 +219,8 @@ async def _planned(call: Call, session_id: str, asked: bodies.Planned) -> Plan:
     if asked.verb == "edit":
         _check_fields(asked.fields)
         return await call.engine.session(session_id).plan_edit(asked.fields)
-    _check_place(asked)
     return await call.engine.session(session_id).plan_rewind(
-        asked.to, asked.changes, to_operation=asked.to_operation, reuse=asked.reuse, rerun=asked.rerun
+        changes=asked.changes, rerun=asked.rerun, **_place_of(asked)
     )
 
 

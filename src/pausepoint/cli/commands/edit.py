@@ -6,6 +6,7 @@ Afterwards the session does not run. They print the command that resumes it, and
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -343,6 +344,7 @@ async def _ask_again(
               help="The visit to redo.")  # fmt: skip
 @click.option("--to-operation", metavar=OPERATION, callback=name_or_number,
               help="The operation to run again, inside a visit that is kept up to there.")  # fmt: skip
+@click.option("--result", metavar="JSON", help="With --to-operation: what it returns now, instead of running again.")
 @assignments
 @reuse_option
 @dry_option
@@ -352,8 +354,9 @@ async def _ask_again(
 @reason_and_by
 @common(target=True)
 def rewind(
-    cli: Cli, session: str, to: int | str | None, to_operation: int | str | None, assignments: tuple[str, ...],
-    reuse: bool, dry_run: bool, force: bool, run: bool, pause_after: str | None, reason: str, by: str | None,
+    cli: Cli, session: str, to: int | str | None, to_operation: int | str | None, result: str | None,
+    assignments: tuple[str, ...], reuse: bool, dry_run: bool, force: bool, run: bool, pause_after: str | None,
+    reason: str, by: str | None,
 ) -> int:  # fmt: skip
     """Redo a step of a session that is not running, and the steps after it. Nothing is deleted.
 
@@ -365,7 +368,9 @@ def rewind(
     """
     if (to is None) == (to_operation is None):
         raise Refused("Name one place: a visit with --to STEP, or an operation with --to-operation NAME.", USAGE)
-    back = RewindRequest(to, to_operation, assignments, reuse, reason)
+    if result is not None and to_operation is None:
+        raise Refused("--result is what an operation returns. Name it with --to-operation.", USAGE)
+    back = RewindRequest(to, to_operation, assignments, reuse, reason, result)
     return _go_back(cli, session, back, dry_run, force, FollowUp(run, pause_after, by))
 
 
@@ -417,6 +422,17 @@ class RewindRequest(NamedTuple):
     assignments: tuple[str, ...]
     reuse: bool
     reason: str
+    result: str | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The new result of the operation, if there is one, as an argument."""
+        if self.result is None:
+            return {}
+        try:
+            return {"result": json.loads(self.result)}
+        except ValueError as error:
+            raise Refused(f"--result is not JSON: {error}. Text needs quotes: --result '\"text\"'.", USAGE) from None
 
     @property
     def place(self) -> str:
@@ -441,7 +457,7 @@ async def _plan_rewind(cli: Cli, session: str, back: RewindRequest) -> int:
     async with cli.engine(code=True, quiet=True) as engine:
         info, workflow = await find(cli, engine, session)
         plan = await engine.session(info.session_id).plan_rewind(
-            back.to, back.changes(workflow), to_operation=back.operation, reuse=back.reuse
+            back.to, back.changes(workflow), to_operation=back.operation, reuse=back.reuse, **back.given
         )
         undone = rolled_back(await engine.session(info.session_id).plan(), plan)
     title = f"Plan of a rewind of {info.session_id} to before {back.place}:"
@@ -460,7 +476,7 @@ async def _rewind(
         follow_up.check(workflow)
         changes = back.changes(workflow)
         # Check the place and the values before a running session is paused.
-        place: dict[str, Any] = {"to": back.to, "to_operation": back.operation, "reuse": back.reuse}
+        place: dict[str, Any] = {"to": back.to, "to_operation": back.operation, "reuse": back.reuse, **back.given}
         plan = await engine.session(info.session_id).plan_rewind(changes=changes, **place)
         info = await ensure_parked(cli, engine, info, "rewound", force, follow_up.by)
         before = await engine.session(info.session_id).plan()

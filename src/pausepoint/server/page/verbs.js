@@ -57,9 +57,14 @@ async function resume({ s }) {
   };
 }
 
+const lenient = (text) => { try { return JSON.parse(text); } catch { return text; } };
+
 function travel({ s, points, query, operation }, field, title, now = []) {
   const changes = { type: 'object', title: 'Change fields', description: 'Field and new value, such as {"topic": "squid"}' };
-  if (operation) return { asks: (given) => ({ ...given, [`${field}_operation`]: operation.seq }), fields: form({}), more: { changes } };
+  if (operation) return {
+    asks: ({ result, ...given }) => ({ ...given, [`${field}_operation`]: operation.seq, result: result ? lenient(result) : undefined }),
+    fields: form({}), more: { ...(field === 'to' && { result: { type: 'string', title: 'Result', description: 'JSON, or else text. It returns this instead of running again' } }), changes },
+  };
   const place = `${s.step}#${s.visit}`, open = s.step && !s.held_by_guard ? [[place, place]] : [];
   const past = points.filter((each) => now.length || !each.left_behind).map(({ name, seq, left_behind }) =>
     [`${name} (record ${seq}${left_behind ? ', undone by a rewind' : ''})`, seq]).reverse();
@@ -106,8 +111,6 @@ async function change({ s: { session_id, description: { state } } }) {
   };
 }
 
-const lenient = (text) => { try { return JSON.parse(text); } catch { return text; } };
-
 const VERBS = {
   pause: () => ({ said: 'pauses', plan: null, extra: [why, how], text: 'It stops at the next safe point, with its children. What is finished is kept.' }),
   cancel: () => ({ say: 'Cancel the session', said: 'is cancelled', plan: null, isBad: true, text: 'It ends permanently, with its children.' }),
@@ -134,9 +137,9 @@ export async function ask(verb, d, page) {
   }
 
   const plan = (given) => tried(async () => {
-    const { fields: edits, rerun, to, to_operation, at: from, at_operation, changes, reuse, wake } = request(given);
+    const { fields: edits, rerun, to, to_operation, result, at: from, at_operation, changes, reuse, wake } = request(given);
     const verb = edits && !Object.keys(edits).length ? 'resume' : it.path;
-    return planned(await post(of(id) + '/plan', { verb, fields: edits, rerun, to, to_operation, at: from, at_operation, changes, reuse, wake }));
+    return planned(await post(of(id) + '/plan', { verb, fields: edits, rerun, to, to_operation, result, at: from, at_operation, changes, reuse, wake }));
   });
 
   const send = (given) => tried(async () => {
