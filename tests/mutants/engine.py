@@ -56,8 +56,8 @@ ENGINE = (
     ),
     Mutant(
         "rewind-keeps-questions", "engine",
-        "base=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True, settles=True,",
-        "base=base, edit=edit, blobs=blobs, close_pauses=tuple(pauses), closed_by=by, thaw=True,",
+        'thaw=True, settles=True, cancel_children=f"{row.session_id} was rewound"',
+        'thaw=True, cancel_children=f"{row.session_id} was rewound"',
         "Questions of a visit that was rewound stay open.",
         ("tests/questions/test_verbs.py", "tests/questions/test_questions.py"),
     ),

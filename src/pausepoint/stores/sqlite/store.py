@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import apsw
+from msgspec.structs import replace
 
 from pausepoint.clock import Clock, SystemClock
 from pausepoint.errors import (
@@ -370,7 +371,9 @@ class SqliteStore(Reads, Notes, Upkeep):
             self._held.discard(commit.key)
         if flags is not None and self._everything.version() is not None:  # perhaps requested during the commit
             with suppress(StoreError):
-                flags = self._asked([commit.key]).get(commit.key, (0, flags))[1]
+                _, present = self._asked([commit.key]).get(commit.key, (0, flags))
+                if present.pause_requested:  # the rest is as the commit saw it, such as the mail that it has read
+                    flags = replace(flags, pause_requested=True, pause_mode=present.pause_mode)
         return flags
 
     async def revise(self, commit: Commit) -> Found:
