@@ -2,6 +2,7 @@
 
     python -m benchmarks.instructions          needs valgrind (Debian: apt install valgrind)
     python -m benchmarks.instructions --check  compare with the published figures in instructions.json
+    python -m benchmarks.instructions --only crowd
 
 Each workload of `benchmarks.steps`, and a turn of the chat, runs with few and with many steps; the difference per step
 is the result.
@@ -9,6 +10,7 @@ is the result.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import os
@@ -17,12 +19,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 from benchmarks import workloads
 from benchmarks.chat import parked
 from pausepoint import Engine
+from pausepoint.runtime import loop_watch
 from pausepoint.stores.sqlite import SqliteStore, writer
 
 PUBLISHED = Path(__file__).with_name("instructions.json")
@@ -84,8 +87,9 @@ WORKLOADS: dict[str, Callable[[Engine, int], Awaitable[None]]] = {
 async def run(name: str, steps: int) -> None:
     """Run one workload in a separate store."""
     writer.CHEAP = 1.0  # seconds; under valgrind every commit is slow, and would go to the thread as on a slow disk
+    loop_watch.LOOK = 3600.0  # looks by the clock would count the time, not the work
     with tempfile.TemporaryDirectory() as folder:
-        store = SqliteStore(Path(folder) / "store.db", poll=3600.0)  # a poll would count the time, not the work
+        store = SqliteStore(Path(folder) / "store.db", poll=3600.0)  # as does a poll
         async with Engine(store, signals=False) as engine:
             await WORKLOADS[name](engine, steps)
 
@@ -95,7 +99,7 @@ def counted(name: str, steps: int) -> int:
     command = ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null", sys.executable, "-m", __spec__.name]
     # The same order of sets, and the same code for hashes: OpenSSL has faster one for some processors.
     same = {"PYTHONHASHSEED": "0", "OPENSSL_ia32cap": "0:0"}
-    done = subprocess.run([*command, name, str(steps)], env=os.environ | same, capture_output=True, text=True)
+    done = subprocess.run([*command, "--run", name, str(steps)], env=os.environ | same, capture_output=True, text=True)
     found = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode or found is None:
         raise SystemExit(f"valgrind failed for {name}: {done.stderr[-2000:]}")
@@ -108,20 +112,31 @@ def each_step(name: str) -> int:
     return (counted(name, many) - counted(name, few)) // (many - few)
 
 
-def main(words: list[str]) -> int:
-    """Measure all workloads, or run the named one."""
-    if len(words) == 2:
-        asyncio.run(run(words[0], int(words[1])))
+def main(words: Sequence[str] | None = None) -> int:
+    """Measure all workloads, or some."""
+    parser = argparse.ArgumentParser(
+        "python -m benchmarks.instructions", description="Count the instructions of a step with valgrind."
+    )
+    parser.add_argument("--check", action="store_true", help="fail if a figure is over 3 %% above the published one")
+    parser.add_argument("--only", action="append", choices=WORKLOADS, help="measure this workload; may be repeated")
+    parser.add_argument("--run", nargs=2, metavar=("WORKLOAD", "STEPS"), help="run a workload, and count nothing")
+    options = parser.parse_args(words)
+    if options.run:
+        asyncio.run(run(options.run[0], int(options.run[1])))
         return 0
     if shutil.which("valgrind") is None:
         print("valgrind is not installed. Install it first; on Debian: apt install valgrind.", file=sys.stderr)
         return 2
     # Compile the modules first. If only one of two processes did it, the difference would count as steps.
     usual = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run([sys.executable, "-m", __spec__.name, "lone", "1"], check=True, env=usual)
-    each = {name: each_step(name) for name in WORKLOADS}
+    subprocess.run([sys.executable, "-m", __spec__.name, "--run", "lone", "1"], check=True, env=usual)
+    each = {}
+    for name in options.only or WORKLOADS:
+        print(f"{name:14}", end="", file=sys.stderr, flush=True)
+        each[name] = each_step(name)
+        print(f"{each[name]:>12,}", file=sys.stderr)
     print(json.dumps(each))
-    return check(each) if words == ["--check"] else 0
+    return check(each) if options.check else 0
 
 
 def check(each: dict[str, int]) -> int:
@@ -139,4 +154,4 @@ def check(each: dict[str, int]) -> int:
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1:]))
+    raise SystemExit(main())
