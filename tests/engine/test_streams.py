@@ -14,7 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Session, Status, Workflow, step
-from pausepoint.engine.streams import clear_streams
+from pausepoint.engine.retention import clear_streams
 from pausepoint.errors import StoreClosed, StoreUnavailable, UnknownSession
 from pausepoint.model import StreamChunk, StreamText
 from pausepoint.stores.places import StreamFolder

@@ -11,10 +11,11 @@ from datetime import timedelta
 from types import EllipsisType
 from typing import Any, Literal, TypeVar, get_args
 
+from msgspec.structs import replace
+
 from pausepoint.clock import Clock, to_datetime
 from pausepoint.codec.values import Limits
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.declared import declare_limits
 from pausepoint.errors import (
     AlreadyRunning,
     CallRefused,
@@ -29,7 +30,7 @@ from pausepoint.errors import (
 from pausepoint.log.timeline import Timeline
 from pausepoint.model import ids
 from pausepoint.model.ids import SessionId, check_session_id
-from pausepoint.model.limits import Slots
+from pausepoint.model.limits import Slots, StoredLimit
 from pausepoint.model.sessions import Pause, SessionRow, Status
 from pausepoint.model.views import SessionInfo
 from pausepoint.runtime.drive import Drive
@@ -128,9 +129,24 @@ class Service:
         return tuple(map(SessionId, self.driver.running))
 
     async def declare_limits(self) -> None:
-        """Store the limits of the registered workflows."""
-        if self.undeclared and self.drives != "none":  # an engine that only looks on changes nothing
-            await declare_limits(self.store, self.undeclared)
+        """Store the limits of the registered workflows, and forget those that their code no longer has.
+
+        All engines of a store obey them. The engine that declares last decides: engines with older code run for a while
+        beside newer ones after an update.
+        """
+        if not self.undeclared or self.drives == "none":  # an engine that only looks on changes nothing
+            return
+        stored = await self.store.limits()
+        for name, workflow in tuple(self.undeclared.items()):
+            former = [limit for limit in stored if limit.declared and (limit.scope, limit.name) == ("workflow", name)]
+            limit = workflow.limit
+            declared = [] if limit is None else [StoredLimit.of("workflow", name, limit, declared=True)]
+            if [replace(limit, full_at=0) for limit in former] != declared:
+                if {limit.target for limit in former} - {limit.target for limit in declared}:
+                    await self.store.drop_limits("workflow", name, declared=True)
+                for new in declared:  # one that only has another number is replaced, so that it counts all the time
+                    await self.store.set_limit(new)
+            self.undeclared.pop(name, None)
 
     def kept_for(self, keep_for: timedelta | None) -> int | None:
         """Return how many microseconds a session is kept after its last update; None means forever."""

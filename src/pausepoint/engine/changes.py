@@ -1,22 +1,32 @@
-"""Follows the changes of all sessions, whichever process makes them."""
+"""Follows the changes of all sessions, and the live output of one, whichever process makes them."""
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
 
-from pausepoint.engine.base import Service
+from pausepoint.engine.base import Service, Until, check_until
+from pausepoint.engine.queries import Queries
 from pausepoint.errors import DamagedRecord, UnknownSession
 from pausepoint.log import events as history
 from pausepoint.model.changes import Change, Mark, Moved
 from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Event
+from pausepoint.model.streams import StreamItem
 
 PAGE = 256
 """About how many records and signals are read at a time."""
 
 TURN = 16
 """How many changes are read before other tasks get a turn: a few milliseconds of the loop's time."""
+
+POLL = 0.05
+"""Seconds between two looks for chunks of live output that another process sent."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two checks of the session's status, if nothing reports a change: a killed process does not."""
 
 
 class Changes:
@@ -80,3 +90,47 @@ class Changes:
         )
         start = history.Cursor(moved.since - 1, moved.after)
         return list(history.events(moved.session_id, start, records, signals))
+
+
+class StreamVerbs:
+    """The verb that follows live output."""
+
+    def __init__(self, service: Service, queries: Queries) -> None:
+        self.service = service
+        self.queries = queries
+
+    async def stream(
+        self, session_id: str, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
+    ) -> AsyncIterator[StreamItem]:
+        """Yield the live output that the session's steps send with ``ctx.stream``, until the session stops."""
+        self.service.check_open()
+        check_until(until)
+        row = await self.service.row(session_id)
+        looked = 0.0
+        streams, driver = self.service.streams, self.service.driver
+        with streams.following(row, after) as (reader, news), driver.listening(session_id) as changed:
+            while True:
+                over = not follow
+                if follow and (changed.is_set() or time.monotonic() - looked >= LOOK_EVERY):
+                    changed.clear()
+                    over = await self._is_over(session_id, until)
+                    looked = time.monotonic()
+                news.clear()
+                for item in reader.read():
+                    yield item
+                while reader.more:  # everything that was there at the last look at the status, so nothing is missed
+                    await asyncio.sleep(0)  # a flood from another process must not block this loop
+                    for item in reader.read():
+                        yield item
+                if over:
+                    return
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(POLL):
+                        await news.wait()
+                self.service.check_open()
+
+    async def _is_over(self, session_id: str, until: Until) -> bool:
+        row = await self.service.row(session_id)
+        if self.service.driver.released or row.ended is not None:
+            return True
+        return until == "parked" and not (row.live or await self.queries.continues_on_its_own(row))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pausepoint.codec.walk import Limits
 from pausepoint.definition.workflow import Workflow
@@ -21,6 +22,14 @@ from pausepoint.model.records import Record, first_digest, seal
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
+
+
+class Opening(NamedTuple):
+    """The session that a message starts if it does not exist."""
+
+    workflow: Workflow[Any]
+    given: BaseModel | Mapping[str, Any]
+    owner: str | None
 
 
 def budget_of(new: NewSession) -> Budget | None:

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
+from typing import TypeVar
 
 from pausepoint.clock import to_micros
 from pausepoint.engine.base import check_texts
 from pausepoint.errors import did_you_mean
 from pausepoint.model.ids import shortened
-from pausepoint.model.sessions import Filter, Status
+from pausepoint.model.sessions import Filter, QuestionStatus, Status
 
 Statuses = Status | str | Iterable[Status | str] | None
 """One status, or several. None means all."""
+
+QuestionStatuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
+
+K = TypeVar("K", Status, QuestionStatus)
 
 ENDLESS = 2**63
 """No store keeps a number as large as this."""
@@ -29,19 +34,19 @@ def filter_of(
     """Return the filter that the options of a verb describe. ``now`` is the present time."""
     check_texts(workflow=workflow, owner=owner, tag=tag, queue=queue, text=text)
     return Filter(
-        workflow=workflow, owner=owner, tag=tag, statuses=_statuses(status), failed=failed,
+        workflow=workflow, owner=owner, tag=tag, statuses=statuses_of(Status, status, "a status"), failed=failed,
         since=_micros("since", since, now), until=_micros("until", until, now), text=text or None, queue=queue,
     )  # fmt: skip
 
 
-def _statuses(given: Statuses) -> tuple[Status, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
+def statuses_of(kind: type[K], status: K | str | Iterable[K | str] | None, noun: str) -> tuple[K, ...]:
+    """Return the statuses that a caller names. Raises `ValueError` for an unknown one."""
+    names = () if status is None else (status,) if isinstance(status, str) else tuple(status)
+    known = [member.value for member in kind]
     for name in names:
-        if name not in list(Status):
-            raise ValueError(
-                f"{shortened(name)} is not a status{did_you_mean(str(name), [each.value for each in Status])}"
-            )
-    return tuple(map(Status, names))
+        if name not in known:
+            raise ValueError(f"{shortened(name)} is not {noun}{did_you_mean(str(name), known)}")
+    return tuple(map(kind, names))
 
 
 def _micros(name: str, when: object, now: int) -> int | None:

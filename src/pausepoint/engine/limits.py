@@ -8,7 +8,6 @@ from typing import Any
 
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, check_texts
-from pausepoint.engine.declared import MICROSECOND, stored_limit
 from pausepoint.model.limits import Limit, LimitKey, Scope, Slots, StoredLimit, check_limit, in_effect
 from pausepoint.model.queues import check_queue
 from pausepoint.model.views import LimitInfo, Listing, QueueInfo
@@ -28,7 +27,7 @@ class Limits:
         self.service.check_open()
         scope, name = _target(queue, workflow, lane)
         check_limit(1 if most is None else most, per, by)
-        limit = stored_limit(scope, name, Limit(1 if most is None else most, per, by))
+        limit = StoredLimit.of(scope, name, Limit(1 if most is None else most, per, by))
         if most is None:
             limit = StoredLimit(scope, name, None, limit.per, limit.by)
         await self.service.declare_limits()
@@ -108,6 +107,6 @@ def _options(limit: StoredLimit) -> str:
 
 def _info(limit: StoredLimit, slots: Slots, counts: bool) -> LimitInfo:
     return LimitInfo(
-        limit.scope, limit.name, limit.most, limit.per * MICROSECOND if limit.per else None, limit.by or None,
+        limit.scope, limit.name, limit.most, timedelta(microseconds=limit.per) if limit.per else None, limit.by or None,
         limit.declared, counts, slots.total(limit),
     )  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pausepoint.engine.artifacts import Artifacts
 from pausepoint.engine.base import Service
-from pausepoint.engine.changes import Changes
+from pausepoint.engine.changes import Changes, StreamVerbs
 from pausepoint.engine.control import Control
 from pausepoint.engine.descriptions import Descriptions
 from pausepoint.engine.drawers import Drawers
@@ -46,6 +46,7 @@ class Parts:
         self.remembered = RememberedRequests(service)
         self.drawers = Drawers(service)
         self.queries = Queries(service)
+        self.streams = StreamVerbs(service, self.queries)
         self.pauses = Pauses(service)
         self.pickup = Pickup(service, self.queries, self.pauses)
         self.schedules = Schedules(service, self.pickup)

@@ -16,7 +16,6 @@ from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, Until, check_strings, check_texts, check_until
 from pausepoint.engine.filters import Statuses, When, check_limit, filter_of
 from pausepoint.engine.standstill import standing_pause
-from pausepoint.engine.streams import follow_stream
 from pausepoint.errors import (
     AmbiguousSession,
     DamagedRecord,
@@ -37,7 +36,6 @@ from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status
 from pausepoint.model.stores import Tombstone
-from pausepoint.model.streams import StreamItem
 from pausepoint.model.views import (
     Checkpoint,
     Diff,
@@ -492,14 +490,6 @@ class Queries:
                 if last or row.ended is not None:
                     return
                 await self.service.wait_for_change(news)
-
-    async def stream(
-        self, session_id: str, after: int | None = 0, *, follow: bool = True, until: Until = "parked"
-    ) -> AsyncIterator[StreamItem]:
-        """Yield the live output that the session's steps send with ``ctx.stream``, in this process or another."""
-        self.service.check_open()
-        async for item in follow_stream(self, session_id, after, follow, until):
-            yield item
 
     async def last_event(self, session_id: str, event_type: str, *, since: int | None = None) -> Event | None:
         """Return the last event of a type that `emit` or a step added; None if there is none."""

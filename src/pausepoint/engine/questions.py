@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import Any, get_args
 
 from msgspec.structs import replace
 
@@ -13,7 +13,8 @@ from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Service, check_strings, check_texts
-from pausepoint.engine.filters import check_limit
+from pausepoint.engine.creation import Opening
+from pausepoint.engine.filters import QuestionStatuses, check_limit, statuses_of
 from pausepoint.engine.guests import cannot_start
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
@@ -50,19 +51,6 @@ from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import QuestionStatus, SessionRow, Status
 from pausepoint.model.views import Listing
 
-if TYPE_CHECKING:
-    from pydantic import BaseModel
-
-Statuses = QuestionStatus | str | Iterable[QuestionStatus | str] | None
-
-
-class Opening(NamedTuple):
-    """The session that a message starts if it does not exist."""
-
-    workflow: Workflow[Any]
-    given: BaseModel | Mapping[str, Any]
-    owner: str | None
-
 
 class Questions:
     """The verbs that list and answer questions, and send messages."""
@@ -75,9 +63,9 @@ class Questions:
     # reading
 
     async def questions(
-        self, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None, owner: str | None = None,
-        tree: str | None = None, key: str | int | None = None, prefix: str = "", sort: QuestionSort = "asked",
-        reverse: bool = False, limit: int | None = None, after: str | None = None,
+        self, *, status: QuestionStatuses = QuestionStatus.WAITING, workflow: str | None = None,
+        owner: str | None = None, tree: str | None = None, key: str | int | None = None, prefix: str = "",
+        sort: QuestionSort = "asked", reverse: bool = False, limit: int | None = None, after: str | None = None,
     ) -> Listing[Question]:  # fmt: skip
         """Return the open questions of all sessions that match, oldest first."""
         if sort not in get_args(QuestionSort):
@@ -92,22 +80,24 @@ class Questions:
         return Listing((question_of(row, now) for row in found), found.damaged, next=next)
 
     async def tally_questions(
-        self, *, status: Statuses = QuestionStatus.WAITING, workflow: str | None = None, owner: str | None = None,
-        tree: str | None = None, key: str | int | None = None,
+        self, *, status: QuestionStatuses = QuestionStatus.WAITING, workflow: str | None = None,
+        owner: str | None = None, tree: str | None = None, key: str | int | None = None,
     ) -> dict[QuestionStatus, int]:  # fmt: skip
         """Return the number of questions by status; by default only of open ones. See `questions` for the filters."""
         query = await self._inquiry(tree, status, workflow=workflow, owner=owner, key=key)
         return await self.service.store.tally_questions(query)
 
     async def _inquiry(
-        self, tree: str | None, status: Statuses, key: str | int | None, **filters: Any
+        self, tree: str | None, status: QuestionStatuses, key: str | int | None, **filters: Any
     ) -> Inquiry:  # fmt: skip
         self.service.check_open()
         if tree is not None:
             await self.service.row(tree)
         key = None if key is None else str(key)
         check_texts(**filters)
-        return Inquiry(session_id=tree, statuses=_statuses(status), key=key, **filters)
+        return Inquiry(
+            session_id=tree, statuses=statuses_of(QuestionStatus, status, "a status of a question"), key=key, **filters
+        )
 
     async def question(self, question_id: str) -> Question:
         """Return one question, with the state, the step's finished operations and the chat history at that time."""
@@ -258,15 +248,6 @@ def _digest(seen: str) -> bytes:
         return bytes.fromhex(seen)
     except ValueError:
         raise ValueError(f"seen is not the digest of a question: {seen!r:.60}. Pass it as you read it.") from None
-
-
-def _statuses(given: Statuses) -> tuple[QuestionStatus, ...]:
-    names = () if given is None else (given,) if isinstance(given, str) else tuple(given)
-    known = [each.value for each in QuestionStatus]
-    for name in names:
-        if name not in known:
-            raise ValueError(f"{shortened(name)} is not a status of a question{did_you_mean(str(name), known)}")
-    return tuple(map(QuestionStatus, names))
 
 
 def _unknown(question_id: str) -> UnknownQuestion:

@@ -16,7 +16,6 @@ from pausepoint.engine import redaction
 from pausepoint.engine.base import Service, check_strings, check_texts
 from pausepoint.engine.bulk_run import in_pages
 from pausepoint.engine.remembered import forget_notes
-from pausepoint.engine.streams import clear_streams, forget_stream
 from pausepoint.errors import (
     AlreadyRunning,
     DamagedRecord,
@@ -473,3 +472,30 @@ def _encoded(access: StateAccess, name: str, value: Any) -> bytes:
 
 def _children_first(removals: list[Removal]) -> list[Removal]:
     return sorted(removals, key=lambda removal: removal.key, reverse=True)
+
+
+def forget_stream(service: Service, key: int, session_id: str, then: str = "then call engine.gc(apply=True).") -> None:
+    """Delete the live stream of a session. Raises `StoreUnavailable` if the disk refuses it, and says what to do."""
+    try:
+        service.streams.forget(key)
+    except OSError as exc:
+        whose = f"session {session_id!r}" if session_id else "a session that no longer exists"
+        raise StoreUnavailable(
+            f"The live stream of {whose} cannot be deleted ({exc.strerror}). Check the permissions of the folder next"
+            f" to the store whose name ends in -streams, {then}"
+        ) from exc
+
+
+async def clear_streams(service: Service, apply: bool) -> int:
+    """Count the live streams of sessions that have ended or no longer exist; with ``apply``, delete them."""
+    count = 0
+    for key in await asyncio.to_thread(service.streams.present):
+        await asyncio.sleep(0)  # there may be thousands, and sessions keep running
+        found = await service.store.survey(key - 1, 1)
+        row = found[0][2] if found and found[0][0] == key else None
+        if isinstance(row, DamagedRecord) or (row is not None and row.ended is None):
+            continue
+        count += 1
+        if apply:
+            forget_stream(service, key, "" if row is None else row.session_id)
+    return count

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, cast
 from typing_extensions import TypeVar
 
 from pausepoint.engine.base import Until, owned
-from pausepoint.engine.questions import Opening, Statuses
+from pausepoint.engine.creation import Opening
+from pausepoint.engine.filters import QuestionStatuses
 from pausepoint.engine.session_verbs import SessionVerbs
 from pausepoint.errors import UnknownSession
 from pausepoint.model.budgets import Amount
@@ -246,7 +247,7 @@ class Session(SessionVerbs, Generic[S, R]):
             )
         return Opening(self._engine.workflows[self._workflow], given, self.owner)
 
-    async def questions(self, status: Statuses = QuestionStatus.WAITING) -> Listing[Question]:
+    async def questions(self, status: QuestionStatuses = QuestionStatus.WAITING) -> Listing[Question]:
         """Return the open questions of the session and its children; with ``status=None``, all its questions."""
         return await self._parts.questions.questions(tree=self._ref, status=status)
 

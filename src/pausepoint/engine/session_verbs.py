@@ -271,7 +271,7 @@ class SessionVerbs:
         It ends when the session stops, as `outcome` defines it; with ``until="ended"``, only when the session has
         ended. With ``follow=False``, it ends when everything that was sent so far has been read.
         """
-        return self._parts.queries.stream(self._ref, after, follow=follow, until=until)
+        return self._parts.streams.stream(self._ref, after, follow=follow, until=until)
 
     async def last_event(self, event_type: str, *, since: int | None = None) -> Event | None:
         """Return the last event of a type that `emit` or a step added; None if there is none.

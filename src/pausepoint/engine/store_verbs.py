@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.filters import Statuses, When
-from pausepoint.engine.questions import Statuses as QuestionStatuses
+from pausepoint.engine.filters import QuestionStatuses, Statuses, When
 from pausepoint.engine.remembered import KEPT_FOR
 from pausepoint.engine.retention import QUESTIONS_KEPT_FOR, CleanUp
 from pausepoint.model.changes import Change

@@ -85,6 +85,16 @@ class StoredLimit(msgspec.Struct, frozen=True):
     declared: bool = False
     full_at: int = 0
 
+    @classmethod
+    def of(cls, scope: Scope, name: str, limit: Limit, declared: bool = False) -> StoredLimit:
+        """Return a limit as a store keeps it.
+
+        >>> StoredLimit.of("queue", "mail", Limit(10, per=timedelta(seconds=1))).per
+        1000000
+        """
+        per = 0 if limit.per is None else limit.per // timedelta(microseconds=1)
+        return cls(scope, name, limit.most, per, limit.by or "", declared)
+
     @property
     def target(self) -> Target:
         """What the limit is about."""
