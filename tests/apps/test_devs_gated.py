@@ -86,10 +86,14 @@ def is_paused(gated: Gated) -> None:
     words = ["pause", "plan", "--reason", "lunch", "--by", "ann", "--store", str(gated.store)]
     assert run(*words, cwd=gated.folder).code == 0
     gated.held.unlink()
-    done = run(*words, "--wait", cwd=gated.folder)
-    assert done.code == 0, done.stderr
-    for name in NAMES:
-        assert f"{name}: Bash: " in done.stdout, "the call that each waits to make is shown"
+
+    def has_every_call() -> bool:
+        """The call that each agent waits to make is shown. An agent may be between two calls when all have stopped."""
+        done = run(*words, "--wait", cwd=gated.folder)
+        assert done.code == 0, done.stderr
+        return all(f"{name}: Bash: " in done.stdout for name in NAMES)
+
+    until(has_every_call)
 
 
 @pytest.mark.long

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.support.children import child, run_child
 from tests.support.loop import on_loop
 from tests.support.pipeline import Gate
 from tests.support.status import settled
+from tests.support.threads import started_threads
 
 listening_once = listening()
 
@@ -153,17 +153,9 @@ async def test_a_session_that_has_ended_takes_no_message(status: str, tmp_path: 
 async def test_a_waiting_session_holds_no_task_no_thread_and_no_hold(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started = list[threading.Thread]()
-    start, here = threading.Thread.start, threading.current_thread()
-
-    def count(thread: threading.Thread) -> None:
-        if threading.current_thread() is here:  # others may belong to a test that ran before
-            started.append(thread)
-        start(thread)
-
     async with Engine(tmp_path / "h.db") as engine:
         tasks = len(asyncio.all_tasks())
-        monkeypatch.setattr(threading.Thread, "start", count)
+        started = started_threads(monkeypatch)
         sessions = [await engine.start(listening_once) for _ in range(20)]
         for session in sessions:
             await settled(session)

@@ -13,10 +13,12 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Session, Status, Workflow, route, step
 from pausepoint.clock import LONGEST_NAP
+from pausepoint.name import NAME
 from pausepoint.testing import ManualClock, every_crash_point
 from tests.support.children import child
 from tests.support.loop import PATIENCE, on_loop
 from tests.support.status import settled
+from tests.support.threads import started_threads
 
 HOUR = 3600.0
 
@@ -512,18 +514,18 @@ async def test_a_session_of_a_day_and_a_night() -> None:
 
 @pytest.mark.long
 @on_loop
-async def test_parked_sessions_cost_no_task_and_no_thread() -> None:
+async def test_parked_sessions_cost_no_task_and_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     naps, clock = Naps(), ManualClock()
     async with Engine(":memory:", clock=clock) as engine:
         first = await engine.start(naps.workflow)
         await settled(first, Status.SLEEPING)
-        threads = threading.active_count()
+        started = started_threads(monkeypatch)
         sessions = [await engine.start(naps.workflow) for _ in range(200)]
         for session in sessions:
             await settled(session, Status.SLEEPING)
         # Two tasks of this test, and those that wait for timers, for changes and for engines that die.
         assert len(asyncio.all_tasks()) <= 6
-        assert threading.active_count() <= threads
+        assert [thread.name for thread in started if thread.is_alive()] in ([], [f"{NAME}-loop-watch"])
         assert not engine.driver.runs
         assert not engine.driver.listeners.sessions
         clock.advance(HOUR)
