@@ -142,6 +142,7 @@ def test_no_test_file_is_longer_than_600_lines() -> None:
     assert {name: lines for name, lines in sizes.items() if lines > 600} == {}
 
 
+@pytest.mark.long
 def test_the_former_name_stands_in_the_changelog_and_in_one_decision_only() -> None:
     former = "hold" + "fast"
     named = {path.relative_to(ROOT).as_posix() for path in tracked_files()

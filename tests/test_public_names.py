@@ -40,6 +40,7 @@ def test_names_are_resolved_when_they_are_asked_for_and_only_then() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.long
 def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_rest() -> None:
     program = (
         "import asyncio, sys\n"
@@ -66,6 +67,7 @@ def test_a_program_that_only_runs_pauses_and_resumes_sessions_does_not_load_the_
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", ["ls", "inbox", "pause"])
 def test_a_command_that_only_looks_or_asks_to_stop_does_not_wait_for_pydantic(command: str, tmp_path: Path) -> None:
     class State(BaseModel):

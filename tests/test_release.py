@@ -49,6 +49,7 @@ def test_the_wheel_is_let_through(wheel: Path) -> None:
     release.check_wheel(wheel)
 
 
+@pytest.mark.long
 def test_the_hook_of_the_gate_is_compiled_where_that_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hook, source = tmp_path / "gate-hook", ROOT / native.FOLDER / "gate.c"
     if compiled := shutil.which("cc") is not None:
@@ -78,6 +79,7 @@ def test_a_wheel_without_a_file_that_it_needs_is_refused(lost: str, wheel: Path,
         release.check_wheel(broken)
 
 
+@pytest.mark.long
 def test_a_wheel_with_a_second_package_is_refused(wheel: Path, tmp_path: Path) -> None:
     doubled = without(wheel, tmp_path / "doubled", lambda name: name.replace("pausepoint/apps/", "tests/"))
     with pytest.raises(Failed, match="check_wheel_contents ended with 1"):

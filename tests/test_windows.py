@@ -29,6 +29,7 @@ def pretended(program: str, platform: str = "win32") -> subprocess.CompletedProc
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "program", ["import pausepoint", "from pausepoint import Engine", "from pausepoint.stores.sqlite import store"]
 )
@@ -56,6 +57,7 @@ def test_a_module_of_ours_that_is_run_on_windows_prints_one_sentence(module: str
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"pausepoint: {WINDOWS}\n")
 
 
+@pytest.mark.long
 def test_without_the_refusal_the_import_would_fail_at_a_missing_module() -> None:
     """The pretended machine lacks what Windows lacks, so the tests above would notice a refusal that is gone."""
     done = pretended("from pausepoint import Engine", "linux")

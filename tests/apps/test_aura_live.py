@@ -181,6 +181,7 @@ def test_google_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch, qu
     assert [event.event_type for event in events].count("operation.retried") == 7
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", range(3))
 def test_thirty_percent_of_errors_end_in_the_same_report(
     server: Classroom, place: str, quick: None, tmp_path: Path, seed: int
@@ -201,6 +202,7 @@ def test_thirty_percent_of_errors_end_in_the_same_report(
     assert server.failed > 10
 
 
+@pytest.mark.long
 def test_google_that_does_not_answer_at_the_start_is_waited_for_by_the_session(
     here: Path, server: Classroom, place: str, call: Call, quick: None
 ) -> None:
@@ -219,6 +221,7 @@ def test_a_quota_that_google_reports_as_forbidden_is_waited_for(server: Classroo
     assert [event.event_type for event in events].count("operation.retried") == 1
 
 
+@pytest.mark.long
 def test_several_accounts_are_gathered_in_one_session(server: Classroom, place: str, tmp_path: Path) -> None:
     table = put(tmp_path / "club.csv", "student,course,title\nstudent-1,Chess,Openings\n")
     state = starting(STUDENT, data=[place, table], now=NOW, reports=tmp_path / "reports", time_zone="UTC")

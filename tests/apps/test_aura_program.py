@@ -48,6 +48,7 @@ def test_without_arguments_or_terminal_it_runs_its_sample_out_of_the_wheel_from_
     assert shown["state"]["data"] == [str(wheel / "pausepoint" / "apps" / "aura" / "sample_data")]
 
 
+@pytest.mark.long
 def test_every_sunday_stores_a_schedule_and_a_worker_makes_its_reports(here: Path, call: Call) -> None:
     done = call("--every", "sunday", "--owner", "ann")
     assert done.code == 0, done.err
@@ -66,6 +67,7 @@ def test_every_sunday_stores_a_schedule_and_a_worker_makes_its_reports(here: Pat
     assert call("schedule", "add", "x", "--cron", "0 7 * * *").code == 2
 
 
+@pytest.mark.long
 def test_the_report_lies_beside_the_store_or_where_it_is_wanted(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def facts_of(state: WorkflowState) -> object:
     return state.model_dump(include={"assignments", "skill_profile", "daily_plan", "unplanned", "load"})
 
 
+@pytest.mark.long
 def test_the_model_writes_the_words_and_the_facts_stay_as_they_were_computed(server: ModelServer, store: Path) -> None:
     server.will(says("advice"), says("summary"))
     done = run_aura_orchestrator(STUDENT, store=store)

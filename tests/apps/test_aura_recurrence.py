@@ -136,6 +136,7 @@ def test_what_began_before_and_still_lasts_takes_time_and_what_is_over_does_not(
     assert busy(tmp_path, trip, first="2030-03-05") == []
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("lines", "reason", "busy_at"),
     [

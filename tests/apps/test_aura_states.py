@@ -295,6 +295,7 @@ def test_a_position_that_is_none_of_the_five_is_refused(store: Path, wrong: Any)
 # looking and saving
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.16", "S1.29")
 def test_an_unknown_id_is_none_when_looked_for_and_refused_when_run(store: Path) -> None:
     assert get_workflow_state("nobody", store=store) is None
@@ -329,6 +330,7 @@ def test_saving_creates_once_and_then_replaces(store: Path, calls: Counter[str])
     assert calls == Counter()
 
 
+@pytest.mark.long
 def test_a_saved_document_goes_on_from_its_position(store: Path, tmp_path: Path, calls: Counter[str]) -> None:
     halfway = up_to(store, "analyze")
     calls.clear()
@@ -339,6 +341,7 @@ def test_a_saved_document_goes_on_from_its_position(store: Path, tmp_path: Path,
     assert data_of(done) == data_of(run_aura_orchestrator(STUDENT_MAIL, "s1", store=store))
 
 
+@pytest.mark.long
 def test_a_document_may_go_back_but_not_ahead_of_its_session(store: Path, calls: Counter[str]) -> None:
     done = run_aura_orchestrator(STUDENT_MAIL, store=store)
     back = save_workflow_state(
@@ -471,6 +474,7 @@ def test_an_odd_event_is_said_in_the_report_and_in_the_log_and_the_calendar_is_u
     assert said == [note]
 
 
+@pytest.mark.long
 def test_the_next_weeks_session_knows_the_last(store: Path, tmp_path: Path) -> None:
     folder = small_class(tmp_path / "school")
     settings: dict[str, Any] = {"store": store, "data": folder, "time_zone": "UTC"}

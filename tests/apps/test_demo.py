@@ -152,12 +152,14 @@ def test_output_that_is_no_terminal_is_plain_text(shown: Shown) -> None:
     assert "\r" not in shown.text
 
 
+@pytest.mark.long
 def test_help_names_the_options() -> None:
     done = run("--help")
     assert done.returncode == 0
     assert all(option in done.stdout for option in ("--fast", "--store", "--keep"))
 
 
+@pytest.mark.long
 def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "pausepoint.db").write_text("something else")
     done = run("--fast", "--store", tmp_path)
@@ -166,6 +168,7 @@ def test_a_folder_that_cannot_hold_a_store_is_refused_in_one_line(tmp_path: Path
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("inside", ["", "folder"])
 def test_a_place_where_no_folder_can_be_is_a_usage_error(tmp_path: Path, inside: str) -> None:
     place = tmp_path / "file"

@@ -162,6 +162,7 @@ def test_a_restricted_call_inside_an_agent_waits_for_a_person(gated: Gated) -> N
     assert gated.done == Counter(["ada-1", "ada-3"]), "the rejected call was not made, and the task has not failed"
 
 
+@pytest.mark.long
 def test_if_an_agent_dies_while_a_person_is_asked_about_its_call_the_question_is_closed(gated: Gated) -> None:
     gated.plan(("ada",), restricted=["Bash"])
     child = gated.begin("run", "plan.json")
@@ -251,6 +252,7 @@ def test_an_agent_without_hooks_is_refused(gated: Gated) -> None:
     assert not gated.store.exists()
 
 
+@pytest.mark.long
 def test_a_later_agent_without_hooks_is_refused_before_the_run_too(gated: Gated) -> None:
     (gated.work / ".claude" / "settings.json").unlink()
     later = gated.task("ben") | {"needs": ["ada"]}
@@ -263,6 +265,7 @@ def test_a_later_agent_without_hooks_is_refused_before_the_run_too(gated: Gated)
     assert (gated.work / "tree").exists()
 
 
+@pytest.mark.long
 def test_a_pause_while_the_only_agent_waits_for_an_approval_saves_its_call(gated: Gated) -> None:
     gated.plan(("ada",), restricted=["Bash"], calls=1)
     child = gated.begin("run", "plan.json")

@@ -82,6 +82,7 @@ def test_a_check_that_is_restricted_waits_for_a_yes_and_the_draft_is_not_paid_fo
     assert len(server.requests) == 1
 
 
+@pytest.mark.long
 def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
     server: ModelServer, tmp_path: Path, call: Call
 ) -> None:
@@ -95,6 +96,7 @@ def test_a_run_stops_before_its_budget_is_spent_and_goes_on_with_a_higher_one(
     assert len(server.requests) == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("act", "said"), [(Refuses(), "declines"), (Status(401), "status 401")])
 def test_a_model_that_gives_nothing_fails_that_task_alone(
     server: ModelServer, tmp_path: Path, call: Call, act: Any, said: str

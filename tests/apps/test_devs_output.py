@@ -122,6 +122,7 @@ def test_a_limit_is_a_number_of_bytes_or_a_size(here: Path, call: Call) -> None:
 # the command
 
 
+@pytest.mark.long
 def test_logs_prints_the_output_of_a_task_as_it_is_and_of_all_with_their_names(here: Path, call: Call) -> None:
     write_plan(here, [task("a", run="echo one; echo two"), task("long", ["a"], run="printf 'th\\303\\250\\nree'")])
     assert call("logs", "plan.json").code == 4
@@ -158,6 +159,7 @@ def test_logs_follows_a_run_through_the_shortening_of_its_output_until_it_stops(
     assert restored(said.encode().partition(b"\n")[2], b"first\n" + b"".join(b"%d\n" % n for n in range(1, 20001)))
 
 
+@pytest.mark.long
 def test_status_shows_the_last_line_of_what_runs(tmp_path: Path, forks: Forks) -> None:
     held = "echo 'compiling \\033[1m7 of 9'; while [ ! -e stop ]; do sleep 0.01; done"
     write_plan(tmp_path, [task("a", run=held)])

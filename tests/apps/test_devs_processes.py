@@ -246,6 +246,7 @@ class Frozen:
         return len(lines(self.folder, "count"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("everything", [False, True], ids=["one", "everything"])
 def test_a_frozen_command_stands_still_and_continues_in_the_same_process(
     tmp_path: Path, forks: Forks, everything: bool

@@ -218,6 +218,7 @@ async def test_whatever_a_command_does_with_its_input_and_output_it_is_kept_and_
 # what somebody has to decide
 
 
+@pytest.mark.long
 def test_a_restricted_command_waits_for_a_yes_while_the_others_go_on(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="echo gone > a.txt; rm -f a.txt; echo > removed"), task("b"), restricted=["rm"], agents=1)
     asked = devs("run", "plan.json", code=3)
@@ -232,6 +233,7 @@ def test_a_restricted_command_waits_for_a_yes_while_the_others_go_on(devs: Devs,
     assert (here / "work" / "removed").exists()
 
 
+@pytest.mark.long
 def test_an_answer_can_have_the_run_go_on(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x; echo > removed"), restricted=["rm"])
     devs("run", "plan.json", code=3)
@@ -266,6 +268,7 @@ def test_after_a_pause_of_everything_pausepoint_says_who_goes_on_with_a_run(devs
     devs("resume", "plan.json")
 
 
+@pytest.mark.long
 def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm x; touch removed"), task("b"), restricted=["rm"])
     devs("run", "plan.json", code=3)
@@ -277,6 +280,7 @@ def test_a_no_fails_that_task_alone_and_the_command_is_not_run(devs: Devs, here:
     assert not (here / "work" / "removed").exists()
 
 
+@pytest.mark.long
 def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_somebody_decides(
     devs: Devs, here: Path
 ) -> None:
@@ -305,6 +309,7 @@ def test_a_workspace_that_another_hand_changed_is_noticed_and_left_alone_until_s
     assert devs("resume", "plan.json", code=3).err.count("changed:") == 0, "what was accepted is not asked again"
 
 
+@pytest.mark.long
 def test_a_log_that_the_output_is_redirected_to_is_not_a_change_of_the_workspace(here: Path) -> None:
     write_plan(here, [task("a", run="true"), task("b", ["a"], run="rm nothing")], restricted=["rm"])
 
@@ -346,6 +351,7 @@ def test_a_pause_after_a_kill_is_where_comparing_begins(devs: Devs, here: Path) 
     assert "new: new" in devs("resume", "plan.json", code=6).err
 
 
+@pytest.mark.long
 def test_what_another_plan_did_to_the_same_workspace_is_noticed(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm -f x"), restricted=["rm"])
     devs("run", "plan.json", code=3)
@@ -384,6 +390,7 @@ def test_a_plan_of_the_same_name_elsewhere_is_not_taken_for_the_one_that_was_run
     assert "has not been run" in devs("status", str(twin), code=4).err
 
 
+@pytest.mark.long
 def test_a_plan_that_was_moved_with_its_workspace_goes_on(devs: Devs, here: Path) -> None:
     (here / "old").mkdir()
     write_plan(here / "old", [task("a"), task("b", ["a"], run="test -e luck")])
@@ -445,6 +452,7 @@ def test_another_run_that_stands_in_the_workspace_is_not_disturbed(devs: Devs, h
     devs("run", "other.json")
 
 
+@pytest.mark.long
 def test_a_damaged_snapshot_is_told_and_can_be_deleted(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="rm x || true"), restricted=["rm"])
     devs("run", "plan.json", code=3)

@@ -77,6 +77,7 @@ def test_calls_of_one_turn_are_made_in_their_order(server: ModelServer, here: Pa
     assert len(server.requests) == 2
 
 
+@pytest.mark.long
 def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     (here / "outside").mkdir()
@@ -98,6 +99,7 @@ def test_a_tool_that_the_plan_does_not_give_is_refused(server: ModelServer, here
     assert not (here / "work" / "ran").exists()
 
 
+@pytest.mark.long
 def test_a_restricted_command_asks_and_a_no_is_for_the_model(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX], restricted=["rm"])
     server.will(calls("run", command="rm -f x"), calls("run", command="rm -f y"), Says("I stop."))

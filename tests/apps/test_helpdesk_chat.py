@@ -61,6 +61,7 @@ async def test_an_order_is_looked_up_and_one_that_nobody_knows_is_asked_for_agai
         assert (await chat.says("status of A-1001 and B-2002?")).count("Order ") == 2
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
@@ -76,6 +77,7 @@ async def test_what_the_shop_refuses_is_told_and_changes_nothing(tmp_path: Path,
         assert effects(chat.shop).total() == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("when", "said"),
     [
@@ -104,6 +106,7 @@ async def test_an_appointment_that_cannot_be_is_asked_for_again_with_the_reason(
         ]
 
 
+@pytest.mark.long
 @on_loop
 async def test_appointments_may_follow_one_another_and_end_with_the_day(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
@@ -113,6 +116,7 @@ async def test_appointments_may_follow_one_another_and_end_with_the_day(tmp_path
         assert effects(chat.shop)["appointments"] == 4
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("amount", ["10 € of the 35.50 €", "€12345678901"])
 @on_loop
 async def test_an_amount_that_nobody_can_tell_is_asked_for_and_not_taken_for_all_of_it(
@@ -341,6 +345,7 @@ async def test_money_is_paid_back_only_after_a_yes(tmp_path: Path, answer: str, 
         assert [amount for (amount,) in rows(chat.shop, "SELECT amount FROM refunds")] == paid
 
 
+@pytest.mark.long
 @on_loop
 async def test_no_more_is_paid_back_than_was_paid(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
@@ -521,6 +526,7 @@ async def test_outside_of_a_sub_chain_there_is_none(tmp_path: Path) -> None:
         assert (question.session_id, question.sub_chain_id) == ("alone", None)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.28", "S2.55")
 @on_loop
 async def test_of_several_requests_in_one_message_the_finished_ones_keep_their_results(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ import json
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from pausepoint.apps.helpdesk import conversation
 from pausepoint.apps.helpdesk.models import MARK, Notice
 from pausepoint.testing import ManualClock
@@ -80,6 +82,7 @@ async def test_a_late_or_repeated_message_never_answers_a_question_that_its_auth
         assert effects(chat.shop).total() == 1
 
 
+@pytest.mark.long
 @on_loop
 async def test_messages_in_a_row_give_the_values_that_are_asked_for_meanwhile(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:

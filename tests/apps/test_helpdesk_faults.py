@@ -96,6 +96,7 @@ def test_two_processes_talk_to_one_chat_and_each_message_is_answered_once(chat: 
         assert sum(text.startswith(f"Order {number}") for text in texts) == 1
 
 
+@pytest.mark.long
 def test_a_message_to_a_paused_chat_is_kept_and_answered_after_the_resume(chat: Helpdesk) -> None:
     chat.run("--session-id", "c1", "--say", "cancel my order A-1002", code=3)
     chat.run("pause", "c1", "--reason", "lunch")

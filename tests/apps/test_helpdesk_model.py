@@ -50,6 +50,7 @@ async def _failures(chat: Chatting) -> list[str]:
     return found
 
 
+@pytest.mark.long
 @on_loop
 async def test_it_reads_several_requests_in_any_language_and_every_change_is_confirmed(
     server: ModelServer, tmp_path: Path
@@ -79,6 +80,7 @@ async def test_it_reads_several_requests_in_any_language_and_every_change_is_con
         assert rows(chat.shop, "SELECT street FROM address_changes") == [("Hafenstraße 7",)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("answer", "act"),
     [
@@ -106,6 +108,7 @@ async def test_whatever_a_model_says_nothing_is_written_without_the_customers_ye
         assert effects(chat.shop).total() == 0
 
 
+@pytest.mark.long
 @on_loop
 async def test_it_answers_questions_from_the_shop_and_figures_that_it_invents_are_not_shown(
     server: ModelServer, tmp_path: Path
@@ -177,6 +180,7 @@ async def test_in_an_outage_the_rules_answer_at_once_and_the_customer_sees_nothi
         assert effects(chat.shop) == Counter(refunds=1)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_minute_after_an_outage_the_model_is_asked_again(
     server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -192,6 +196,7 @@ async def test_a_minute_after_an_outage_the_model_is_asked_again(
         assert await chat.says("salut") == "Bonjour !"
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_answer_that_was_read_is_not_paid_for_again(server: ModelServer, tmp_path: Path) -> None:
     server.will(calls(("refund", {"order": "B-2001"})), replies(), calls(("refund", {"reason": "damaged"})), replies())

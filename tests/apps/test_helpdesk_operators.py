@@ -121,6 +121,7 @@ async def test_a_person_who_keeps_the_chat_without_a_word_is_asked_again_about_t
         assert again != asked
 
 
+@pytest.mark.long
 @on_loop
 @pytest.mark.parametrize("then", ["keep the chat", "hand back to the bot"])
 async def test_a_message_that_the_operator_has_not_read_asks_again(tmp_path: Path, then: str) -> None:

@@ -72,6 +72,7 @@ def test_json_is_one_document_and_lines_can_be_said_one_by_one(tmp_path: Path, d
     assert effects(tmp_path / ".pausepoint" / "shop.db")["refunds"] == 1
 
 
+@pytest.mark.long
 def test_the_commands_of_pausepoint_are_other_channels(tmp_path: Path, desk: Forked) -> None:
     desk("--session-id", "c1", "--say", "refund B-2001, it is damaged")
     assert "Shall I refund 35.50" in desk("inbox").stdout
@@ -84,6 +85,7 @@ def test_the_commands_of_pausepoint_are_other_channels(tmp_path: Path, desk: For
     assert (shown.code, shown.stdout.splitlines()[-1]) == (0, "  Goodbye!")
 
 
+@pytest.mark.long
 def test_the_shop_lies_where_it_is_wanted(tmp_path: Path, desk: Forked) -> None:
     (tmp_path / "mine").mkdir()
     for number, (given, found) in enumerate([("mine", "mine/shop.db"), ("other.db", "other.db")]):
@@ -123,6 +125,7 @@ def test_bad_input_is_refused_with_a_message_that_names_it(
     assert not (tmp_path / ".pausepoint" / "shop.db").exists()
 
 
+@pytest.mark.long
 def test_a_file_that_is_no_shop_and_settings_for_an_old_chat_are_refused(tmp_path: Path, desk: Forked) -> None:
     (tmp_path / "no.db").write_text("this is no database at all, " * 50)
     done = desk("--shop", "no.db", "--say", "hi")
@@ -149,6 +152,7 @@ def test_a_late_answer_is_told_so_in_the_language_of_the_chat(tmp_path: Path, de
     )  # it is asked again
 
 
+@pytest.mark.long
 def test_a_failure_is_told_to_the_customer_without_internals_and_to_programs_with_the_reason(
     tmp_path: Path, desk: Forked
 ) -> None:
@@ -205,6 +209,7 @@ def test_at_a_terminal_it_prompts_and_ctrl_c_leaves_a_chat_that_goes_on(tmp_path
     assert (done.code, plain(done.stdout).rstrip().splitlines()[-1]) == (0, "  Goodbye!")
 
 
+@pytest.mark.long
 def test_ctrl_d_leaves_the_chat_waiting(tmp_path: Path) -> None:
     with Process(cwd=tmp_path, program=OURS, tty=True) as process:
         process.until("> ")

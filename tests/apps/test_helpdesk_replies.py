@@ -58,6 +58,7 @@ def test_ordinary_ways_to_agree_and_to_decline_are_understood(file: str) -> None
     assert "yes" not in reserved
 
 
+@pytest.mark.long
 @given(
     st.sampled_from([reply for file in FILES for reply in replies(file, "agree")]), st.sampled_from(CONDITIONS),
     st.sampled_from(["{yes} {more}", "{yes}, {more}", "{more}, {yes}", "{yes}. {more}.", "{yes} and {more}"]),
@@ -105,6 +106,7 @@ def test_all_the_money_is_no_yes_to_a_part_of_it() -> None:
     assert [decision_by_rules(call, said, TODAY).verdict for call in (part, everything)] == ["unclear", "yes"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", FILES)
 @on_loop
 async def test_a_reply_with_a_condition_or_a_negation_writes_nothing(tmp_path: Path, file: str) -> None:

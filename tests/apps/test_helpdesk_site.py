@@ -175,6 +175,7 @@ def test_a_customer_who_is_back_after_a_restart_is_asked_again_what_has_expired(
     assert effects(tmp_path / "shop.db").total() == 0
 
 
+@pytest.mark.long
 def test_a_form_that_answers_for_the_customer_is_shown_as_the_operators(tmp_path: Path) -> None:
     with web(tmp_path) as server, Customer(server.base, link(tmp_path, ANN)) as ann:
         ann.says("refund A-1001, it is damaged")
@@ -184,6 +185,7 @@ def test_a_form_that_answers_for_the_customer_is_shown_as_the_operators(tmp_path
         assert [author for author, _ in said] == ["customer", "bot", "operator", "bot"]
 
 
+@pytest.mark.long
 def test_four_simultaneous_yes_pay_one_refund(tmp_path: Path) -> None:
     with web(tmp_path) as server, Customer(server.base, link(tmp_path, ANN)) as ann:
         ann.says("refund A-1001, it is damaged")

@@ -77,6 +77,7 @@ FIGURES = (
 )
 
 
+@pytest.mark.long
 @on_loop
 async def test_no_sentence_is_in_two_sections_and_the_recommendation_has_both_sides_and_what_is_missing(
     tmp_path: Path,
@@ -165,6 +166,7 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
     assert len(summary) == 5, "what it has to say is there, so it takes nothing else"
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_has_them(tmp_path: Path) -> None:
     (tmp_path / "papers").mkdir()
@@ -317,6 +319,7 @@ def test_tables_of_the_sources_are_shown_with_their_chart_where_they_fit() -> No
 # with a model
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.107")
 @on_loop
 async def test_a_model_writes_the_sections_and_the_same_validators_check_it(

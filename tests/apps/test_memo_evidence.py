@@ -70,6 +70,7 @@ async def test_a_model_plans_searches_only_if_there_is_a_search_service(
     assert searches.queries.count("Quietwater") == 1
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.25")
 def test_a_model_reads_only_the_windows_whose_passages_have_changed(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch

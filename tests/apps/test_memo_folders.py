@@ -253,6 +253,7 @@ def test_where_a_migration_fails_the_folder_stays_and_a_new_one_begins_announced
     assert everything(here / ONE) == before
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.58")
 @pytest.mark.parametrize("store", ["the same store", "another store"])
 def test_a_memo_that_is_complete_needs_no_migration(
@@ -296,6 +297,7 @@ def test_a_folder_of_newer_code_is_refused_by_name_stays_and_a_new_one_begins(
     assert everything(here / ONE) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("note", "said"), [("session", "session.json is damaged"), ("done/research", "research.json")])
 def test_a_folder_with_a_damaged_record_is_refused_and_nothing_is_begun_in_its_place(
     here: Path, program: Program, note: str, said: str

@@ -112,7 +112,6 @@ def test_what_an_agent_takes_and_costs_is_told_as_it_ends(
 # the messages
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.53", "S4.58", "S4.59", "S4.80", "S4.105")
 def test_a_memo_goes_on_is_complete_and_says_so_in_the_words_of_the_specification(
     here: Path, program: Program, calls: Calls
@@ -292,6 +291,7 @@ def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever
 # review
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.67", "S4.69")
 def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command_that_is_printed(
     here: Path, program: Program
@@ -403,6 +403,7 @@ def test_json_says_how_it_stands_whatever_comes_of_it(
     assert document("--resume", code=6)["status"] is None
 
 
+@pytest.mark.long
 def test_json_is_one_document(tmp_path: Path, forks: Forks) -> None:
     done = Forked("memo", tmp_path, forks)("Quietwater", "--json")
     found = json.loads(done.stdout)

@@ -414,6 +414,7 @@ def test_a_model_that_is_busy_is_waited_for(
     assert (document.status, found.measure.basis) == ("completed", "model")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("answer", [Refuses(), Status(401), Says("no JSON")])
 def test_a_model_that_fails_changes_nothing_and_that_is_said(
     tmp_path: Path, server: ModelServer, answer: Status | Says | Refuses

@@ -105,6 +105,7 @@ def test_a_problem_takes_ten_minutes_and_the_text_of_exercises_is_not_read_as_a_
     assert document.planning_state.plan_version == 2
 
 
+@pytest.mark.long
 def test_exercises_that_fit_nothing_come_last_with_a_warning_and_the_chapter_can_be_named_later(
     engine: BlockingEngine, tmp_path: Path, book: Upload
 ) -> None:

@@ -82,6 +82,7 @@ def test_the_page_shows_every_row_of_the_plan(shared: Served) -> None:
     assert {course["course"] for course in document["topics"]} == {"Calculus II", "History"}
 
 
+@pytest.mark.long
 def test_a_mark_of_a_row_is_kept_written_and_removed(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         table = Path(plan(server).artifacts.csv_path or "")
@@ -101,6 +102,7 @@ def test_a_mark_of_a_row_is_kept_written_and_removed(tmp_path: Path) -> None:
     assert state.planning_state.plan_version == 1
 
 
+@pytest.mark.long
 def test_a_topic_is_marked_and_unmarked_and_one_of_another_course_with_its_name_is_not(tmp_path: Path) -> None:
     book = tmp_path / "book.md"
     text = "".join(f"## {title}\n\n{'some words about it and more ' * 400}\n\n" for title in ("Eels", "Crabs", "Kelp"))
@@ -179,6 +181,7 @@ def test_a_session_without_a_plan_and_one_that_is_gone_say_so(tmp_path: Path) ->
             assert (answer.status_code, "gone" in answer.json()["detail"]) == (404, True)
 
 
+@pytest.mark.long
 def test_marks_that_come_at_once_are_all_kept(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         plan(server)
@@ -192,6 +195,7 @@ def test_marks_that_come_at_once_are_all_kept(tmp_path: Path) -> None:
             assert [status(read(http), each) for each in ids] == ["done"] * 5
 
 
+@pytest.mark.long
 def test_a_server_that_drives_nothing_keeps_marks_for_the_planner(tmp_path: Path) -> None:
     with web(tmp_path) as server:
         plan(server)

@@ -292,6 +292,7 @@ def test_a_replan_without_a_change_or_with_a_wrong_one_is_refused_and_changes_no
     assert sessions.document(engine, "s1") == before
 
 
+@pytest.mark.long
 def test_a_file_that_comes_late_is_read_and_no_other_and_the_version_goes_on(
     engine: BlockingEngine, chunks: Counter[str]
 ) -> None:
@@ -310,6 +311,7 @@ def test_a_file_that_comes_late_is_read_and_no_other_and_the_version_goes_on(
     assert set(chunks.values()) == {1}
 
 
+@pytest.mark.long
 def test_a_course_that_comes_late_is_planned_too(engine: BlockingEngine, chunks: Counter[str]) -> None:
     run(engine)
     with pytest.raises(BadInput, match=r"course bio: There is no such course yet"):
@@ -323,6 +325,7 @@ def test_a_course_that_comes_late_is_planned_too(engine: BlockingEngine, chunks:
     assert set(chunks.values()) == {1}
 
 
+@pytest.mark.long
 def test_an_ended_session_takes_its_files_and_plans_along_and_says_so_last(
     engine: BlockingEngine, tmp_path: Path
 ) -> None:

@@ -158,6 +158,7 @@ def test_a_model_that_fails_leaves_the_computed_plan(
     assert why in warning
 
 
+@pytest.mark.long
 def test_a_model_that_is_wrong_makes_no_plan_worse(tmp_path: Path, server: ModelServer) -> None:
     """It calls everything hard, names nonsense as what comes first, and names texts as the old exam names a chapter.
 

@@ -86,6 +86,7 @@ def check(
     return told(path)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.4", "S4.90", "S4.114")
 @pytest.mark.parametrize("first", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_killed_before_every_seventh_write_of_its_artifacts_it_comes_to_the_same_end(
@@ -106,7 +107,6 @@ def test_killed_before_every_seventh_write_of_its_artifacts_it_comes_to_the_same
         shutil.rmtree(path)
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.81", "S4.114")
 @pytest.mark.parametrize("decision", ["accept", "discard"])
 def test_killed_before_every_fourth_write_of_a_resume_that_decides_about_an_edit_the_edit_is_not_lost(

@@ -235,6 +235,7 @@ def test_what_cannot_start_says_what_to_do(folder: Path, monkeypatch: pytest.Mon
         check_installed()
 
 
+@pytest.mark.long
 def test_output_that_is_not_read_ends_nothing(folder: Path) -> None:
     """Neither a pipe whose reader has gone, nor a stdout that was closed before the start."""
     text = (

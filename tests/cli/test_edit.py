@@ -467,6 +467,7 @@ async def agent(turns: int, ctx: Context) -> list[str]:
 """
 
 
+@pytest.mark.long
 def test_an_operation_is_forgotten_and_a_fork_begins_before_one(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(AGENT)
     (tmp_path / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nagent = "agent.py:agent"\n')

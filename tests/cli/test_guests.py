@@ -74,6 +74,7 @@ def test_resume_withdraws_pauses_and_runs_nothing(store: Path, tmp_path: Path) -
     assert (code, "Nothing was ready" in out + err) == (0, True)
 
 
+@pytest.mark.long
 def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_path: Path) -> None:
     with pytest.raises(ConnectionError):
         asyncio.run(visit(store, "broken", fails=True))
@@ -86,6 +87,7 @@ def test_a_failed_or_ready_guest_is_not_offered_for_a_resume(store: Path, tmp_pa
     assert (code, "broken" in out) == (0, True)
 
 
+@pytest.mark.long
 def test_pause_all_and_its_lift_cover_guests(store: Path, tmp_path: Path) -> None:
     assert run("pause", "--all", "--reason", "fire", cwd=tmp_path).code == 0
     with pytest.raises(Parked, match="fire"):

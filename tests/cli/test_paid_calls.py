@@ -77,6 +77,7 @@ def test_a_result_that_changed_code_leaves_unused_is_printed(shop: Shop) -> None
     assert f"Remembered results that were not used:\n  {unused}\n" in text(done)
 
 
+@pytest.mark.long
 def test_the_ways_out_of_a_strict_pause_pay_once_or_what_was_accepted(shop: Shop) -> None:
     (shop.root / "strict").touch()
     (shop.root / "now.txt").write_text("2")
@@ -166,6 +167,7 @@ def test_no_command_that_is_printed_pays_again_unless_the_plan_said_so(shop: Sho
         assert len(here.paid) <= before + planned, (command, done)
 
 
+@pytest.mark.long
 def test_a_question_is_asked_again_as_printed_and_the_card_is_charged_once(shop: Shop) -> None:
     said = declined(shop)
     for words in (["why", "s", *TARGET], ["show", "s", *TARGET], ["plan", "s", *TARGET]):

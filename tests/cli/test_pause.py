@@ -295,6 +295,7 @@ async def test_the_hint_of_a_pause_works_without_the_code_while_the_process_stil
         assert not (await session.info()).pause_requested
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_hint_of_a_pause_works_without_the_code_after_the_step_has_exited(place: Path) -> None:
     gate = office.held["write"] = Gate()

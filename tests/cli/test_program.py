@@ -183,6 +183,7 @@ def test_a_failed_step_ends_with_1_and_the_programs_own_command(shop: Desk) -> N
     assert pasted(own_command(done.stderr), shop).returncode == 0
 
 
+@pytest.mark.long
 def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: Desk) -> None:
     shop.hold("write")
     with Process("--session-id", "mine", cwd=shop.root, program=OURS) as process:
@@ -199,6 +200,7 @@ def test_what_one_begins_pausepoint_goes_on_with_and_the_other_way_round(shop: D
     assert shop.calls.count("plan") == 1
 
 
+@pytest.mark.long
 def test_an_interrupted_session_of_the_same_input_is_offered(shop: Desk) -> None:
     shop.breaks("review")
     first = ours(shop)
@@ -235,6 +237,7 @@ def typed_on_the_page() -> list[tuple[str, list[str]]]:
     return [(command, printed) for command, *printed in parts]
 
 
+@pytest.mark.long
 def test_the_page_about_programs_shows_programs_that_do_so(tmp_path: Path) -> None:
     first, second = (block.source for block in blocks(PAGE) if "main = program(" in block.source)
     ending = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)[0]

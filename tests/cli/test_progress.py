@@ -101,6 +101,7 @@ def test_a_program_chooses_the_word_for_its_steps(place: Path) -> None:
     assert [line for line in out if " step" in line] == []
 
 
+@pytest.mark.long
 def test_a_quiet_program_shows_its_steps_only_if_it_is_asked_to(place: Path) -> None:
     (place / "quiet.py").write_text(f"{WORKFLOWS.partition('if __name__')[0]}program(pair, quiet=True)()\n")
     program = ("quiet.py",)
@@ -115,6 +116,7 @@ def test_a_quiet_program_shows_its_steps_only_if_it_is_asked_to(place: Path) -> 
     assert run("resume", "q", "-v", cwd=place, program=("pair.py",)).code == 2  # other programs do not have it
 
 
+@pytest.mark.long
 def test_the_store_is_named_before_or_after_the_command(place: Path) -> None:
     run("--store", "x.db", "run", "pair.py", "--session-id", "s", "--paused", cwd=place)
     for words in (["--store", "x.db", "ls"], ["--store=x.db", "ls"], ["ls", "--store", "x.db"]):

@@ -64,6 +64,7 @@ def test_every_command_is_there_with_help_and_the_table_says_what_it_does() -> N
             assert short.endswith("."), name
 
 
+@pytest.mark.long
 def test_every_command_has_a_json_form_and_the_schema_has_it() -> None:
     with_json = {name for name in COMMANDS if "--json" in options_of(name)}
     assert with_json == COMMANDS.keys() - NO_JSON
@@ -76,6 +77,7 @@ def test_every_command_has_a_json_form_and_the_schema_has_it() -> None:
     Draft202012Validator.check_schema({"$defs": documents.SCHEMA["$defs"]})
 
 
+@pytest.mark.long
 def test_the_schema_can_be_printed() -> None:
     done = subprocess.run([sys.executable, "-m", "pausepoint.cli.schema"], capture_output=True, check=True)
     assert json.loads(done.stdout) == documents.SCHEMA
@@ -174,6 +176,7 @@ def test_every_command_prints_the_document_that_the_schema_describes(
 # in words
 
 
+@pytest.mark.long
 def test_a_mistake_in_the_options_is_one_line_with_the_nearest_name_and_where_to_read_on(zoo: Path) -> None:
     fields = "See `pausepoint run brief.py:brief --help`."
     for words, said in {

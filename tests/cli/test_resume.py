@@ -92,6 +92,7 @@ def test_of_many_candidates_the_newest_are_listed_and_no_others_read(desk: Desk)
     assert err == "More than 20 sessions can be resumed. Name one:  pausepoint resume s29 --target brief.py\n"
 
 
+@pytest.mark.long
 def test_what_was_done_within_the_first_step_is_kept_and_said_to_be(desk: Desk) -> None:
     source = (desk.root / "brief.py").read_text()
     (desk.root / "brief.py").write_text(source.replace('await ctx.do(begin, "plan")', FIRST))
@@ -129,6 +130,7 @@ def test_what_is_not_there_cannot_go_on(desk: Desk) -> None:
     assert (code, "Add --target file.py:name" in said) == (2, True)
 
 
+@pytest.mark.long
 def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(desk: Desk) -> None:
     (desk.root / "pyproject.toml").write_text('[tool.pausepoint.workflows]\nbrief = "brief.py:brief"\n')
     below = desk.root / "notes"
@@ -142,6 +144,7 @@ def test_the_code_of_a_session_is_found_in_the_project_also_from_a_folder_below(
     assert len(desk.sessions()) == 2
 
 
+@pytest.mark.long
 def test_the_environment_names_the_code_and_a_printed_command_works_without_it(desk: Desk) -> None:
     desk.stored("one", "two")
     env = {"PAUSEPOINT_TARGET": "brief.py"}
@@ -173,6 +176,7 @@ def test_a_dry_run_shows_the_plan_and_runs_nothing(desk: Desk) -> None:
     assert (code, "Did you mean 'review'" in said) == (2, True)
 
 
+@pytest.mark.long
 def test_from_a_step_until_a_step(desk: Desk) -> None:
     session = desk.failed("review")
     args = ("resume", session, "--from", "research", "--pause-after", "write", "--by", "Ada", *TARGET)
@@ -219,6 +223,7 @@ def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) 
     assert desk.calls == []
 
 
+@pytest.mark.long
 def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(desk: Desk) -> None:
     desk.hold("write")
     with Process("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root) as process:
@@ -237,6 +242,7 @@ def test_a_session_that_runs_elsewhere_is_a_conflict_unless_it_is_taken_over(des
     assert info.status.value == "completed"
 
 
+@pytest.mark.long
 def test_a_new_budget_lets_a_session_go_on_and_a_wrong_owner_does_not(desk: Desk) -> None:
     desk.stored("mine", owner="ada", budget=0.5)
     code, said = desk.refused("resume", "mine", "--owner", "bob", *TARGET)

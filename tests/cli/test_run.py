@@ -217,6 +217,7 @@ def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     assert (code, "already exists with different input" in said) == (5, True)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.59")
 def test_a_run_that_is_to_resume_and_finds_nothing_says_so_and_runs(desk: Desk) -> None:
     code, out, err = run("run", "brief.py", "--topic", "otters", "--resume", cwd=desk.root)
@@ -245,6 +246,7 @@ def test_a_detached_run_returns_once_it_is_stored_and_goes_on_by_itself(desk: De
 # an interrupted session of the same input
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.62", "S4.78", "S4.79")
 def test_without_a_terminal_an_interrupted_session_of_the_same_input_is_a_hint_and_a_fresh_one_starts(
     desk: Desk,
@@ -300,6 +302,7 @@ def test_a_wrong_key_at_the_offer_is_asked_again_and_the_end_of_the_input_leaves
     assert len(desk.sessions()) == 1
 
 
+@pytest.mark.long
 def test_a_refused_run_creates_no_store(desk: Desk) -> None:
     for words in (
         ["--session-id", "no id"],
@@ -348,6 +351,7 @@ def test_no_color_means_none(desk: Desk) -> None:
     assert re.findall(r"\x1b\[[0-9;]*3[0-7]m", out) == []
 
 
+@pytest.mark.long
 def test_ctrl_c_finishes_the_operation_and_prints_last_the_command_that_goes_on(desk: Desk) -> None:
     desk.hold("write")
     with at_terminal(desk) as process:

@@ -315,6 +315,7 @@ def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_pa
     assert "Zo\u00eb \\u009b31m\\u007f \\u202egnirts" in found
 
 
+@pytest.mark.long
 def test_show_lists_what_operations_received_and_returned(tmp_path: Path) -> None:
     (tmp_path / "reader.py").write_text(
         "from pausepoint import Context, workflow\n"
@@ -345,6 +346,7 @@ def test_show_lists_what_operations_received_and_returned(tmp_path: Path) -> Non
     assert "4711" not in whole.stdout + shown.stdout
 
 
+@pytest.mark.long
 def test_show_tells_a_session_as_a_conversation(tmp_path: Path) -> None:
     (tmp_path / "agent.py").write_text(
         "from pausepoint import Context, workflow\n"

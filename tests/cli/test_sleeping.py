@@ -55,6 +55,7 @@ def test_without_a_terminal_a_run_that_sleeps_returns_3_and_the_wake_time(folder
     assert "pausepoint resume x --target" in err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["--json", "--jsonl"])
 def test_without_a_terminal_the_document_has_the_wake_time(folder: Path, form: str) -> None:
     code, out, err = run("run", "naps.py:nap", "--session-id", "x", form, cwd=folder)
@@ -101,6 +102,7 @@ def test_a_signal_while_a_session_sleeps_prints_two_lines(
     assert status_of(folder) is Status.SLEEPING
 
 
+@pytest.mark.long
 def test_a_background_process_stays_with_a_sleeping_session_until_a_signal(folder: Path) -> None:
     code, out, _ = run("run", "naps.py:nap", "--session-id", "x", "--detach", cwd=folder)
     assert code == 0

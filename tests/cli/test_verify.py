@@ -128,6 +128,7 @@ def test_redact_takes_a_drawer_away_and_doctor_and_gc_know_those_of_the_store(tm
     assert within(store, lambda engine: engine.drawer("claude").read("s")) is None
 
 
+@pytest.mark.long
 def test_redact_takes_a_field_a_record_or_an_event_away(tmp_path: Path) -> None:
     project(tmp_path)
     store = letters(tmp_path, ada="Ada", bob="Bob")
@@ -274,6 +275,7 @@ def test_doctor_says_why_a_store_cannot_be_used(tmp_path: Path) -> None:
     assert "newer Pausepoint" in bad["way_out"]
 
 
+@pytest.mark.long
 def test_doctor_runs_nothing_that_is_due(tmp_path: Path) -> None:
     store = letters(project(tmp_path), ada="Ada")
 
@@ -331,6 +333,7 @@ def test_doctor_tells_of_crashes_and_of_damaged_facts() -> None:
 # gc
 
 
+@pytest.mark.long
 def test_gc_shows_what_could_go_and_apply_does_it(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada", bob="Bob", eve="Eve")
 

@@ -128,6 +128,7 @@ def test_watch_as_a_process_gives_its_code_and_one_document(zoo: Zoo) -> None:
     assert here(folder, "watch", "nobody").code == 4
 
 
+@pytest.mark.long
 def test_a_session_is_watched_in_a_pipe_until_it_ends(tmp_path: Path) -> None:
     with held(tmp_path) as runs, Process("watch", "busy", cwd=tmp_path) as watch:
         watch.until("Running step: write")
@@ -159,6 +160,7 @@ def test_a_session_is_watched_on_a_terminal_until_somebody_pauses_it(tmp_path: P
     assert "Paused by bob: lunch\nResume:  pausepoint resume busy\n" in plain(done.stdout)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_the_watching_and_not_the_session(tmp_path: Path) -> None:
     with held(tmp_path) as runs, Process("watch", "--jsonl", "busy", cwd=tmp_path) as watch:
         listing = json.loads(here(tmp_path, "ls", "--status", "running", "--json").stdout)
@@ -184,6 +186,7 @@ def test_nothing_to_watch_is_said(tmp_path: Path, zoo: Zoo) -> None:
     assert (idle.code, json.loads(idle.stdout)["sessions"]) == (0, [])
 
 
+@pytest.mark.long
 def test_a_session_that_nobody_takes_up_is_not_watched_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -137,6 +137,7 @@ def test_with_the_former_code_back_the_commands_say_what_a_resume_does(tmp_path:
     assert done.code == 0, done
 
 
+@pytest.mark.long
 def test_a_lost_step_cannot_be_accepted_and_no_command_says_so(tmp_path: Path) -> None:
     code = HEAD.format(steps="collect, write, approve", version=2)
     project = folder_of(tmp_path / "p", code, named=True)

@@ -88,6 +88,7 @@ def interrupted(desk: Desk, *ids: str) -> None:
     desk.forget_calls()
 
 
+@pytest.mark.long
 def test_a_worker_drives_what_is_ready_and_leaves_what_was_paused_or_failed(desk: Desk) -> None:
     interrupted(desk, "one", "two")
     desk.stored("paused")
@@ -227,6 +228,7 @@ def test_what_nobody_could_drive_is_not_even_read(desk: Desk) -> None:
     assert desk.calls.count("review") == 1
 
 
+@pytest.mark.long
 def test_a_run_drives_its_own_session_and_leaves_what_is_due_to_a_worker(tmp_path: Path) -> None:
     folder = project(tmp_path)
     store = letters(folder, other="Bob")
@@ -292,6 +294,7 @@ def test_a_worker_rests_after_a_search_that_found_nothing_and_not_after_it_has_b
     assert len(rests) == 2
 
 
+@pytest.mark.long
 def test_stranded_sessions_are_those_that_no_running_process_drives(desk: Desk) -> None:
     interrupted(desk, "mine")
     done = run("ls", "--stranded", cwd=desk.root)

@@ -45,6 +45,7 @@ def recorded(**values: Any) -> dict[str, Any]:
     return stored
 
 
+@pytest.mark.long
 @given(st.lists(VALUES, max_size=3), st.dictionaries(st.text(max_size=4), VALUES, max_size=3), st.lists(VALUES))
 def test_the_fingerprint_is_the_same_as_that_of_all_arguments_at_once(
     args: list[Any], kwargs: dict[str, Any], bound: list[Any]

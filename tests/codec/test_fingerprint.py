@@ -54,6 +54,7 @@ def test_a_struct_has_a_fingerprint_by_its_content() -> None:
     assert fingerprint(Limits(depth=3)) == fingerprint(Limits(depth=3)) != fingerprint(Limits(depth=4))
 
 
+@pytest.mark.long
 def test_fingerprints_do_not_depend_on_order_or_process() -> None:
     value = "{'b': {3, 1, 2}, 'a': {'y': frozenset({'q', 'p', 'r'}), 2: 1, 'x': 1.5}}"
     turned = {"a": {"x": 1.5, 2: 1, "y": frozenset({"r", "p", "q"})}, "b": {2, 1, 3}}

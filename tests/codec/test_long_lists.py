@@ -48,6 +48,7 @@ def test_a_list_has_the_same_stored_form_however_long_it_is(count: int) -> None:
     assert LISTS.is_stored_as(found, data)
 
 
+@pytest.mark.long
 def test_a_long_list_needs_little_memory_besides_its_text_and_its_models() -> None:
     assert len(STORED) > LONG
     models = peak(lambda: entries(len(MANY)))

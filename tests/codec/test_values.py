@@ -271,6 +271,7 @@ def test_models_that_are_too_deep_or_contain_themselves_are_refused() -> None:
     assert refused.value.path == "x.kids[0]"
 
 
+@pytest.mark.long
 def test_a_value_that_is_endless_when_written_out_is_refused_at_once() -> None:
     with pytest.raises(OversizedValue, match=r"^x: list has more than 1,000,000 nodes\. Split it"):
         encode(bomb(), "x")

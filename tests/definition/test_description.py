@@ -157,6 +157,7 @@ print(sha256(msgspec.json.encode(brief.description, order="sorted")).hexdigest()
 """
 
 
+@pytest.mark.long
 def test_every_process_makes_the_same_description() -> None:
     made = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True, env={"PYTHONHASHSEED": "7"}

@@ -129,6 +129,7 @@ def test_a_wrong_mark_is_an_error_of_collection(pytester: pytest.Pytester, worke
     outcome.assert_outcomes(errors=3)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("workers", [[], ["-n", "1"]], ids=["here", "in a worker"])
 def test_a_test_that_was_not_selected_counts_as_a_test_of_its_item(
     pytester: pytest.Pytester, workers: list[str]

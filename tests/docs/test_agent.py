@@ -141,6 +141,7 @@ def test_only_a_resume_continues_a_paused_agent(tmp_path: Path, undisturbed: Tri
     assert trip(folder) == undisturbed
 
 
+@pytest.mark.long
 def test_a_spent_budget_pauses_the_agent_and_a_no_reaches_the_model(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     command(folder, *START[:-1], "operations=1")

@@ -18,6 +18,7 @@ def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == render(), "docs/api.md is not up to date; run: python -m tools.api_reference"
 
 
+@pytest.mark.long
 def test_every_public_name_has_a_section_with_a_description() -> None:
     found = re.split(r"^### ", render(), flags=re.MULTILINE)[1:]
     described = {part.splitlines()[0]: part for part in found}
@@ -27,6 +28,7 @@ def test_every_public_name_has_a_section_with_a_description() -> None:
         assert len(prose.split()) >= 4, name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("cls", [Engine, Session])
 def test_every_verb_is_listed(cls: type) -> None:
     listed = set(re.findall(rf"^#### {cls.__name__}\.(\w+)$", render(), re.MULTILINE))

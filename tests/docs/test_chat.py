@@ -50,6 +50,7 @@ def test_a_killed_chat_continues_with_the_repeated_message(tmp_path: Path) -> No
     assert said(folder) == UNDISTURBED
 
 
+@pytest.mark.long
 def test_a_chat_without_an_idempotency_key_is_caught(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.replace("chat.py", "key=current().idempotency_key", "key=__import__('uuid').uuid4().hex")

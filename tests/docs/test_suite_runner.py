@@ -87,6 +87,7 @@ def test_the_short_tier_leaves_out_long_tests_and_knows_their_items(tmp_path: Pa
     assert "1 tests failed twice:\n  test_both.py::test_long\n      assert False" in lines
 
 
+@pytest.mark.long
 def test_a_test_that_passes_in_its_second_try_is_named_and_counts(tmp_path: Path) -> None:
     code, lines = run(project(tmp_path, flaky=FLAKY), "short", "--color=no")
     assert code == 0

@@ -84,6 +84,7 @@ def reasons(report: BulkReport) -> dict[str, str]:
 # resume
 
 
+@pytest.mark.long
 @on_loop
 async def test_failed_sessions_are_retried_by_one_call_and_those_that_fail_again_are_named(
     store: Any, world: World
@@ -344,6 +345,7 @@ async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(sto
         assert [event.agent_name for event in asked] == ["ann"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PICK_UP", 0.05)

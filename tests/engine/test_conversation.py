@@ -126,6 +126,7 @@ async def test_a_long_text_is_cut_unless_everything_is_asked_for() -> None:
         assert (said.text, tool.result) == ("word " * 10_000, "x" * 50_000)
 
 
+@pytest.mark.long
 @on_loop
 async def test_failed_attempts_and_redacted_records_are_told_apart() -> None:
     tries = 0

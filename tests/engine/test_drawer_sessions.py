@@ -123,7 +123,6 @@ def rewritten(path: Path, old: str, new: str) -> None:
     path.write_text("".join([*changed, json.dumps({"end": {"lines": len(changed), "sha256": digest}}) + "\n"]))
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("old", "new"),
     [

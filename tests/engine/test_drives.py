@@ -119,6 +119,7 @@ async def test_a_message_alone_does_not_make_an_asked_engine_drive_a_session(tmp
             await engine.session("three").drive_only()
 
 
+@pytest.mark.long
 @on_loop
 async def test_asked_sessions_that_have_ended_are_forgotten() -> None:
     async with Engine(":memory:", workflows=ALL, drives="asked") as engine:

@@ -170,6 +170,7 @@ async def test_a_cancelled_request_leaves_the_session_ready() -> None:
         assert counter.ran == [0, 1, 2, 2, 3]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_request_that_is_cancelled_while_it_enters_holds_nothing() -> None:
     counter, seen = Counter(), set()
@@ -266,6 +267,7 @@ async def test_a_session_that_this_engine_holds_without_driving_it_can_be_visite
 # nobody else drives it
 
 
+@pytest.mark.long
 @on_loop
 async def test_no_waker_picks_up_a_guest_whatever_arrives(tmp_path: Path) -> None:
     @step(writes="answer")
@@ -454,6 +456,7 @@ async def test_a_child_of_a_guest_is_driven_and_the_next_visit_gets_its_result()
         assert (await engine.session("t").state()).model_dump()["answer"] == "from below"
 
 
+@pytest.mark.long
 @on_loop
 async def test_crashes_pause_a_guest_and_only_a_resume_lets_it_try_again(tmp_path: Path) -> None:
     counter = Counter()

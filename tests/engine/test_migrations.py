@@ -32,6 +32,7 @@ from tests.support.loop import on_loop
 from tests.support.otherstores import ProxyStore
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_older_state_is_carried_up_version_by_version_in_one_commit(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
@@ -53,6 +54,7 @@ async def test_an_older_state_is_carried_up_version_by_version_in_one_commit(tmp
     assert record["seq"] == before["seq"] + 1
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.82")
 @on_loop
 async def test_every_checkpoint_and_key_frame_carries_the_version_of_the_state_it_was_made_with(tmp_path: Path) -> None:
@@ -247,6 +249,7 @@ class HeavyToo(BaseModel):
     more: int = 7
 
 
+@pytest.mark.long
 @on_loop
 async def test_large_values_and_growing_fields_are_not_written_again(tmp_path: Path) -> None:
     @step(writes="trail")
@@ -309,6 +312,7 @@ async def test_a_visit_that_was_open_goes_on_with_what_it_remembers(tmp_path: Pa
     assert done == ["one", "two"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_missing_migration_is_named_and_the_state_can_be_accepted_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
@@ -359,6 +363,7 @@ async def test_a_field_that_the_model_lost_stays_in_the_store_and_comes_back_wit
         assert await engine.session("m-1").state() == Memo(topic="eels", trail=["a"])
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_migration_that_cannot_be_stored_never_happened(tmp_path: Path) -> None:
     from pausepoint.stores.sqlite import SqliteStore
@@ -382,6 +387,7 @@ async def test_a_migration_that_cannot_be_stored_never_happened(tmp_path: Path) 
         assert (await (await resumed(engine)).state()).words == 1
 
 
+@pytest.mark.long
 @on_loop
 async def test_misfits_lists_what_would_not_go_on_and_touches_nothing(tmp_path: Path) -> None:
     path = tmp_path / "h.db"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Retry, Status, Workflow, step, workflow
@@ -48,6 +49,7 @@ def rows(plan: Plan) -> list[tuple[str, str, int]]:
     return [(each.operation, each.verdict, each.count) for each in plan.operations]
 
 
+@pytest.mark.long
 @on_loop
 async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs_only_the_rest(tmp_path: Path) -> None:
     desk = Desk()
@@ -80,6 +82,7 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
     assert desk.ran == ["TOPIC 3 formal"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path: Path) -> None:
     @workflow
@@ -107,6 +110,7 @@ async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path
         ]  # fmt: skip
 
 
+@pytest.mark.long
 @on_loop
 async def test_items_that_failed_run_again_and_a_large_map_counts_too(tmp_path: Path) -> None:
     desk, clock = Desk(400), ManualClock()

@@ -102,6 +102,7 @@ async def killed_and_repeated(path: Path, verb: Verb, writes: int, after: bool, 
     return died
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", VERBS)
 @on_loop
 async def test_a_request_that_is_killed_at_any_write_and_repeated_has_one_effect(tmp_path: Path, name: str) -> None:

@@ -98,6 +98,7 @@ def inquiry(how: str, ctx: BlockingContext) -> str:
     return ctx.ask("Which?") if how == "ask" else "done"
 
 
+@pytest.mark.long
 def test_errors_after_run_name_run_and_commands_and_the_way_out_works(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

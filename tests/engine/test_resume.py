@@ -363,6 +363,7 @@ async with Engine(args[0], workflows=[pipeline.workflow]) as engine:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("here", [True, False], ids=["here", "handed over"])
 @on_loop
 async def test_three_crashes_at_one_position_pause_the_session_and_a_resume_tries_again(
@@ -404,6 +405,7 @@ async def test_a_resume_tells_from_where_it_went_on_and_what_that_saved() -> Non
         assert (told.data["step"], told.data["skipped"], told.data["saved_seconds"]) == ("verdict", 2, 20)
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_outcome_waits_for_a_session_that_another_process_drives(tmp_path: Path) -> None:
     path = tmp_path / "h.db"

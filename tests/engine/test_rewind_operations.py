@@ -336,6 +336,7 @@ async def test_a_fork_begins_before_an_operation(tmp_path: Path) -> None:
         assert same.id == "two"
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_exported_session_is_rewound_elsewhere(tmp_path: Path) -> None:
     async with Engine(tmp_path / "h.db") as engine:

@@ -464,6 +464,7 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
         assert (await here.move(there)).moved == ["own", "root"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Path) -> None:
     @step(writes="big")
@@ -508,6 +509,7 @@ async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Pat
         assert {each.paused_by for each in await engine.schedules()} == {MOVER}
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_repeated_move_names_the_sessions_that_received_messages_in_the_old_store(tmp_path: Path) -> None:
     async with Engine(tmp_path / "here.db", workflows=ALL) as here:
@@ -535,6 +537,7 @@ class Cut(SqliteStore):
         return await super().remember(key, digest, answer, *rest)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_schedule_whose_move_was_cut_off_has_been_moved_once(tmp_path: Path) -> None:
     there = tmp_path / "there.db"

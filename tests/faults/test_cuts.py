@@ -29,6 +29,7 @@ WHOLLY = ("cancel", "cancel paused", "rewind", "forget", "replace")
 """The verbs over trees. They are cut at each of the first ticks, the others at some."""
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WHOLLY)
 @on_loop
 async def test_a_verb_over_a_tree_that_is_cut_at_any_tick_leaves_nothing_half_done(folder: Path, name: str) -> None:

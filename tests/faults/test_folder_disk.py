@@ -85,6 +85,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch, act: str, path: str, code: int) -> C
     return lambda: monkeypatch.setattr(ArtifactFolder, act, real)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EACCES])
 @pytest.mark.parametrize("path", ["first.md", "parts/b.md"])
 @on_loop
@@ -188,6 +189,7 @@ async def test_the_names_of_a_new_folder_and_of_its_parents_are_synced_before_a_
     assert [entries for entries in found if entries] == []
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_folder_whose_parents_are_not_synced_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pausepoint.stores.disk.sync_folder", lambda folder: None)

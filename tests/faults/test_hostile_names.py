@@ -107,6 +107,7 @@ def hostile_note(trials: Trials) -> dict[str, bytes]:
     return {**trials.files, name: json.dumps(note).encode()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("twins", [
     (), (no_admission,), (no_admission, no_store_check), (no_admission, no_store_check, no_disk_check),
 ])  # fmt: skip
@@ -234,6 +235,7 @@ def test_a_sample_of_hostile_texts_changes_nothing_outside(trials: Trials) -> No
     assert accepted > SAMPLE // 8
 
 
+@pytest.mark.long
 def test_the_unchanged_originals_are_accepted(trials: Trials, tmp_path: Path) -> None:
     report = asyncio.run(imported(Sandbox(tmp_path / "one"), sealed(trials.lines)))
     assert (report.refused, report.failures) == ("", [])

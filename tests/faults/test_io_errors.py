@@ -90,6 +90,7 @@ def _met(bench: Any, index: int) -> tuple[int, list[str]]:
     return found
 
 
+@pytest.mark.long
 def test_a_store_that_asks_for_the_same_sync_again_is_caught(bench_server: Server) -> None:
     bench = bench_server.bench("folding")
     syncs = [touch.index for touch in bench.touches() if touch.kind == "sync"]

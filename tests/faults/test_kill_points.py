@@ -39,6 +39,7 @@ def test_the_points_are_at_least_a_thousand_and_reach_every_file_and_kind(bench_
     }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["loop", "folding"])
 def test_a_process_that_goes_on_can_be_killed_too(bench_server: Server, program: str) -> None:
     bench = bench_server.bench(program)
@@ -48,6 +49,7 @@ def test_a_process_that_goes_on_can_be_killed_too(bench_server: Server, program:
     assert bad([bench.kill(point) for point in points]) == []
 
 
+@pytest.mark.long
 def test_a_store_that_commits_position_and_data_apart_is_caught(bench_server: Server) -> None:
     assert caught(bench_server.bench("loop", twin="apart"), "mixed: ")
 

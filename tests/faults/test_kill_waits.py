@@ -46,6 +46,7 @@ def test_a_journey_that_is_killed_several_times_ends_like_an_undisturbed_one(lab
     assert lab.kills >= len(trials)  # a later point may no longer be reached
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("twin", "point", "symptom", "fault"),
     [

@@ -42,6 +42,7 @@ def test_no_power_loss_takes_the_folder_of_artifacts(power: Lab, where: str) -> 
     assert first_wrong(power, power.record(f"publishing {where}"), "completed") == []
 
 
+@pytest.mark.long
 def test_an_older_export_under_the_same_name_is_noticed(power: Lab) -> None:
     recording = power.record("publishing")
     *_, state = recording.strict("exported")
@@ -98,6 +99,7 @@ def durable_before_sqlite(recording: Recording) -> bool:
     return set(left["new"]) == {"store.db"}
 
 
+@pytest.mark.long
 def test_the_name_of_a_new_database_is_durable_before_sqlite_depends_on_it(power: Lab) -> None:
     # SQLite syncs the folder for its log, which hides a missing sync from the states after that.
     assert durable_before_sqlite(power.record("publishing"))

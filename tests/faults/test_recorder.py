@@ -206,6 +206,7 @@ def recorded(library: Path, tmp_path: Path, what: str) -> tuple[Disk, list[Call]
     return disk, trace.read(path), root
 
 
+@pytest.mark.long
 def test_every_call_that_changes_a_file_is_recorded(library: Path, tmp_path: Path) -> None:
     disk, calls, root = recorded(library, tmp_path, "calls")
     for call in calls:

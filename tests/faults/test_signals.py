@@ -110,6 +110,7 @@ def test_the_harness_catches_an_engine_that_ends_badly(lab: Lab, twin: str, symp
     assert any(symptom in text for text in caught)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 def test_the_harness_catches_an_engine_that_overlooks_a_pause(lab: Lab, mode: PauseMode) -> None:
     caught = paused(lab, undisturbed(lab), "op phrase:body:1", mode, "blind to pauses")

@@ -56,6 +56,7 @@ class Disk:
         monkeypatch.setattr(os, "pwrite", limited)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("short", [False, True], ids=["refused", "cut short"])
 @on_loop
 async def test_a_full_disk_drops_chunks_and_never_fails_a_step(
@@ -72,6 +73,7 @@ async def test_a_full_disk_drops_chunks_and_never_fails_a_step(
     assert lost + sum(isinstance(item, StreamChunk) for item in items) == 1 + OPERATIONS * CHUNKS
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_folder_that_cannot_be_made_drops_all_chunks(tmp_path: Path) -> None:
     (tmp_path / "s.db-streams").write_text("in the way")

@@ -73,6 +73,7 @@ def said_after(running: Child) -> str:
     return line
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("on_loop", [True, False], ids=["on the loop's thread", "on the writer's thread"])
 def test_ctrl_z_waits_for_the_end_of_a_transaction(tmp_path: Path, on_loop: bool) -> None:
     program = f"""
@@ -155,6 +156,7 @@ def flag_of(path: Path) -> Path:
     return Path(f"{path}-paused")
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_error_names_the_suspended_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "LOCK_PATIENCE", 0.05)
@@ -168,6 +170,7 @@ async def test_the_error_names_the_suspended_process(tmp_path: Path, monkeypatch
         assert (await (await engine.start(note, session_id="ours")).outcome()).result == "noted"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("flag_first", [True, False], ids=["the flag first", "a twin that waits for the row"])
 @on_loop
 async def test_a_pause_of_everything_takes_effect_before_it_can_be_stored(tmp_path: Path, flag_first: bool) -> None:
@@ -241,6 +244,7 @@ async def test_a_pause_that_is_stored_just_after_a_commit_holds_the_next_operati
     assert ran == [0, -1]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_request_whose_process_was_killed_is_stored_by_the_next_engine_that_writes(tmp_path: Path) -> None:
     path = tmp_path / "p.db"

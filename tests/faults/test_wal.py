@@ -125,6 +125,7 @@ def test_a_commit_mark_counts_only_where_the_header_of_the_frame_is_in_one_secto
     assert {number for number in range(1, log.count + 1) if not log.ends_commit(number)} == spans
 
 
+@pytest.mark.long
 def test_the_campaign_counts_what_it_did(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wal_campaign, "MOMENTS", 2)
     monkeypatch.setattr(wal_campaign, "FLIPS", 30)
@@ -134,6 +135,7 @@ def test_the_campaign_counts_what_it_did(capsys: pytest.CaptureFixture[str], mon
     assert "0 faults; " in told
 
 
+@pytest.mark.long
 def test_the_campaign_reports_a_false_alarm(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -23,6 +23,7 @@ def test_an_overtaken_process_that_wakes_up_writes_nothing_and_is_told(lab: Lab,
     assert [text for trial in trials for text in trial] == []
 
 
+@pytest.mark.long
 def test_the_harness_catches_a_store_that_ignores_the_fence(lab: Lab) -> None:
     reference = undisturbed(lab)
     caught = zombie(lab, reference, "op phrase:body:1", "claimed", SLOW, "ignores the fence")

@@ -41,6 +41,7 @@ def is_harmless(name: str) -> bool:
     return shown and name not in ("", ".", "..") and "/" not in name and "\\" not in name
 
 
+@pytest.mark.long
 @given(names)
 @settings(max_examples=300)
 def test_a_cleaned_name_is_a_plain_label(name: str) -> None:

@@ -386,6 +386,7 @@ async def test_a_file_of_nothing_but_failures_has_failed(tmp_path: Path) -> None
         assert (outcome.state.state.status, len(outcome.state.state.failed_chunks)) == ("failed", 10)
 
 
+@pytest.mark.long
 @on_loop
 async def test_figures_outlive_key_frames(tmp_path: Path) -> None:
     """A key frame comes every 256 records at the earliest, and everything before it is not read again."""

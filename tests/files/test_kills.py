@@ -70,6 +70,7 @@ def test_killed_at_every_chunk_it_goes_on_with_the_next(
     assert runs.counted() == dict.fromkeys(range(CHUNKS), twice)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("point", ["pouring", "finishing", "publishing", "published", "recorded"])
 def test_killed_in_the_middle_of_an_upload_it_is_done_again_and_leaves_nothing(
     tmp_path: Path, point: str, undisturbed: dict[str, Any]

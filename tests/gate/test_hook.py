@@ -176,6 +176,7 @@ async def test_a_hook_with_unreadable_input_fails_and_says_so(given: bytes) -> N
     assert (code, said) == ((0, None) if given == BAD[4] else (1, None))
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_failed_hook_refuses_the_call_where_the_gate_is_closed(closed: Project) -> None:
     """The settings end with exit code 2 there, which is what agents understand."""
@@ -290,6 +291,7 @@ REPORTED: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.long
 @needs_c
 @on_loop
 async def test_both_hooks_report_the_same(project: Project) -> None:
@@ -310,6 +312,7 @@ async def test_both_hooks_report_the_same(project: Project) -> None:
     assert {report.event for report in reports} == {"before", "after", "asks", "stop", "idle", "end"}
 
 
+@pytest.mark.long
 @needs_c
 @on_loop
 async def test_both_hooks_do_the_same_where_one_leaves_it_to_the_other(project: Project, tmp_path: Path) -> None:

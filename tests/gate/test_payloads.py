@@ -106,6 +106,7 @@ async def test_what_a_hook_could_not_send_is_told_in_the_question(project: Proje
         await hook
 
 
+@pytest.mark.long
 def test_a_long_part_keeps_its_beginning_and_end_and_says_how_much_is_missing() -> None:
     command = f"git push a; {'ä' * LARGEST}; git push b"
     approval = made("Bash", {"command": command}, "/tmp", "git push")

@@ -93,6 +93,7 @@ async def test_a_hook_that_fails_open_at_once_is_caught(tmp_path: Path) -> None:
     assert seen.late
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_signal_ends_the_server_although_a_call_is_in_flight(project: Project) -> None:
     with excused(), _served(project) as server:

@@ -37,6 +37,7 @@ def settings(text: str | bytes | None) -> HookSettings:
     return HookSettings(CLAUDE, Path("settings.json"), text.encode() if isinstance(text, str) else text)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

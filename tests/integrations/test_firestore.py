@@ -83,6 +83,7 @@ async def shown(client: Client, session_id: str, **wanted: Any) -> dict[str, Any
         await asyncio.sleep(0.05)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_document_follows_its_session_and_pauses_it(emulator: Emulator, tmp_path: Path) -> None:
     client = emulator.client()
@@ -192,6 +193,7 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
         assert (await engine.session("ann").info()).status is Status.PAUSED
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_pause_of_everything_and_its_end_reach_the_documents(emulator: Emulator, tmp_path: Path) -> None:
     client, ready, begun = emulator.client(), asyncio.Event(), asyncio.Event()
@@ -226,6 +228,7 @@ async def test_the_pause_of_everything_and_its_end_reach_the_documents(emulator:
         assert (await engine.session("ann").info()).status is Status.PAUSED
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_request_may_come_before_the_first_write_and_each_database_has_its_own_place(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -272,6 +275,7 @@ def failures(seen: list[Mirrored], session_id: str) -> list[Mirrored]:
     return [each for each in seen if (each.status, each.session_id) == ("failed", session_id)]
 
 
+@pytest.mark.long
 @on_loop
 async def test_errors_of_firestore_are_shown_and_tried_again(emulator: Emulator, tmp_path: Path) -> None:
     client = emulator.client()
@@ -305,6 +309,7 @@ class Deaf:
         """End the watch."""
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_request_arrives_although_firestore_does_not_send_it(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -416,6 +421,7 @@ async def begin(engine: Engine) -> None:
         await (await engine.start(brief, session_id=name, topic=name)).outcome()
 
 
+@pytest.mark.long
 @on_loop
 async def test_after_kill_9_another_mirror_continues_and_the_documents_are_those_of_the_store(
     emulator: Emulator, tmp_path: Path
@@ -440,6 +446,7 @@ async def test_after_kill_9_another_mirror_continues_and_the_documents_are_those
         assert (read(client, "s13")["status"], "s12" in found) == ("completed", False)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_mirror_that_forgets_what_it_has_not_written_is_noticed(emulator: Emulator, tmp_path: Path) -> None:
     client, url = emulator.client(), tmp_path / "a.db"

@@ -154,6 +154,7 @@ async def test_a_graph_is_paused_killed_and_asked_and_no_node_that_ended_runs_ag
         assert scene.effects() == {"search": 2, "read": 2, "left": 1, "right": 2, "send": 1}
 
 
+@pytest.mark.long
 @on_loop
 async def test_without_the_writes_of_tasks_a_node_that_ended_runs_again(forks: ForkServer, tmp_path: Path) -> None:
     async with Engine(tmp_path / "offers.db", workflows=[offer], drives="none") as engine:
@@ -164,6 +165,7 @@ async def test_without_the_writes_of_tasks_a_node_that_ended_runs_again(forks: F
         assert scene.effects()["left"] == 2
 
 
+@pytest.mark.long
 @on_loop
 async def test_without_an_operation_for_each_superstep_three_kills_pause_the_session(
     forks: ForkServer, tmp_path: Path
@@ -202,6 +204,7 @@ class Draft(TypedDict):
     text: str
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_thread_has_what_is_needed_to_continue_and_not_all_supersteps() -> None:
     def write(state: Draft) -> dict[str, Any]:
@@ -473,6 +476,7 @@ def test_graphs_that_cannot_be_workflows_are_refused() -> None:
     workflow(graph.compile(checkpointer=InMemorySaver()), name="notes")
 
 
+@pytest.mark.long
 def test_without_the_extra_the_import_says_how_to_install_it() -> None:
     text = "import sys; sys.modules['langgraph'] = None; import pausepoint.integrations.langgraph"
     done = subprocess.run(

@@ -27,6 +27,7 @@ from tests.peers.conformance import conformance
 from tests.support.loop import PATIENCE, on_loop
 
 
+@pytest.mark.long
 @on_loop
 async def test_it_passes_the_conformance_suite(tmp_path: Path) -> None:
     assert await conformance(tmp_path / "threads.db") == (81, [])

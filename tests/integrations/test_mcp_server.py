@@ -256,6 +256,7 @@ def test_the_page_lists_the_tools_and_what_they_need() -> None:
 # kills
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_form_of_a_killed_server_is_answered_through_the_next_one(forks: ForkServer, store: Path) -> None:
     """From 2026-07-28 on the client keeps the digest of the question, so nothing is lost with the server."""
@@ -326,6 +327,7 @@ async def test_an_older_client_answers_in_the_form_only(store: Path) -> None:
     assert (len(person.forms), await receipts(store)) == (1, [])
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_question_stays_open_if_the_server_is_killed_while_its_form_is_shown(
     forks: ForkServer, store: Path
@@ -345,6 +347,7 @@ async def test_a_question_stays_open_if_the_server_is_killed_while_its_form_is_s
     assert await receipts(store) == [("ann", "mcp")]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (None, 0)])
 @on_loop
 async def test_a_signal_or_the_end_of_stdin_ends_the_server(
@@ -415,6 +418,7 @@ async def test_a_message_that_is_too_long_is_dropped(monkeypatch: pytest.MonkeyP
     os.close(reading)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_plan_needs_the_code_and_what_that_prints_stays_out_of_the_protocol(
     forks: ForkServer, store: Path

@@ -78,6 +78,7 @@ async def noted(said: list[Notice], status: str, count: int = 1) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.long
 @on_loop
 async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
@@ -95,6 +96,7 @@ async def test_each_question_is_sent_once_over_restarts(tmp_path: Path, hook: We
     assert hook.texts == ["Refund before?", "Refund during?", "Refund between?", "Refund after?"]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("lost", "count"), [("cursor", 2), ("records", 2), ("both", 4)])
 @on_loop
 async def test_the_cursor_and_the_records_each_prevent_a_second_message(
@@ -115,6 +117,7 @@ async def test_the_cursor_and_the_records_each_prevent_a_second_message(
     assert len(hook.got) == count
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_lost_mark_neither_loses_nor_doubles_a_question(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
@@ -134,6 +137,7 @@ async def test_a_lost_mark_neither_loses_nor_doubles_a_question(tmp_path: Path, 
     assert hook.texts == ["Refund one?", "Refund last?", "Refund new?"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_several_senders_send_each_question_once(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as one, Engine(tmp_path / "s.db") as two:
@@ -280,6 +284,7 @@ async def test_a_service_that_is_down_gets_its_messages_later_and_delays_no_othe
     assert AGAIN not in str(hook.got), "a refused message was not sent"
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_question_that_a_service_never_accepts_does_not_stop_the_others(tmp_path: Path, hook: Webhook) -> None:
     hook.refuses = "poison"
@@ -296,6 +301,7 @@ async def test_a_question_that_a_service_never_accepts_does_not_stop_the_others(
     assert hook.texts == ["Refund food?", "Refund water?", "Refund poison?"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_message_on_its_way_is_recorded_before_the_sender_ends(tmp_path: Path, hook: Webhook) -> None:
     async with Engine(tmp_path / "s.db", workflows=[refund]) as engine:
@@ -337,6 +343,7 @@ async def test_addresses_are_checked_before_anything_is_sent(tmp_path: Path, hoo
     assert hook.got == []
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_link_that_does_not_fit_is_replaced_by_the_command(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
@@ -360,6 +367,7 @@ async def test_a_link_that_does_not_fit_is_replaced_by_the_command(
     ]
 
 
+@pytest.mark.long
 @on_loop
 async def test_no_log_contains_an_address(tmp_path: Path, hook: Webhook, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(1)

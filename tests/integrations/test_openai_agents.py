@@ -92,6 +92,7 @@ async def test_a_run_is_paused_asked_and_completed_by_different_processes(forks:
     assert {re.sub("[0-9a-f]{8,}", "…", name) for name in names} == NAMES
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("held", ["judge 0", "billing 1", "lookup A"])
 @on_loop
 async def test_a_killed_run_repeats_the_call_in_progress_only(forks: ForkServer, tmp_path: Path, held: str) -> None:
@@ -120,6 +121,7 @@ async def killed(forks: ForkServer, folder: Path, held: str, job: str = "bill", 
     assert running.wait() == -signal.SIGKILL
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("recognised", "items"), [(True, 2), (False, 4)], ids=["session", "broken twin"])
 @on_loop
 async def test_a_conversation_gets_each_item_once_if_the_process_is_killed_after_its_write(
@@ -152,6 +154,7 @@ def test_a_run_gets_what_is_its_own(forks: ForkServer, tmp_path: Path, scene: st
     assert forks.start(f"{TRAPS}:alone", folder=str(tmp_path), scene=scene).wait() == 0
 
 
+@pytest.mark.long
 def test_the_benchmark_runs(forks: ForkServer, tmp_path: Path) -> None:
     figures = forks.start(f"{SCENES}:benchmark", folder=str(tmp_path)).hear()
     assert figures == dict.fromkeys(["alone", "sqlite", "step", "sqlite items", "our items"], 1)

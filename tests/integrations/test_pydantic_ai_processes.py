@@ -114,6 +114,7 @@ def test_a_kill_repeats_the_call_in_progress_and_nothing_else(tmp_path: Path) ->
     ended(folder)
 
 
+@pytest.mark.long
 def test_a_tool_that_is_no_operation_is_repeated(tmp_path: Path) -> None:
     """The broken twin: without its operation, the call that had ended runs again."""
     folder = Folder(tmp_path)

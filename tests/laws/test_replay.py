@@ -125,6 +125,7 @@ async def test_a_long_session_has_key_frames_and_is_loaded_from_the_last() -> No
 # 2 and 3
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.57", "S1.58", "S4.108")
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 @pytest.mark.parametrize("name", CORPUS)

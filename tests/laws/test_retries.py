@@ -76,6 +76,7 @@ async def lived(path: Path, workflow: Workflow[State], deaths: list[Death]) -> t
         return outcome.state, outcome.spent_usd, retried, died
 
 
+@pytest.mark.long
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     failures=st.lists(st.integers(0, 4), min_size=1, max_size=3),

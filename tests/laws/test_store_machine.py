@@ -503,6 +503,7 @@ BROKEN: dict[str, Fault] = {
 }  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_store_is_found_out(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = BROKEN[fault]

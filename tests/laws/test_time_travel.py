@@ -147,6 +147,7 @@ LAWS: dict[str, Law] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.83")
 @pytest.mark.parametrize("law", LAWS)
 @pytest.mark.parametrize("name", [name for name in CORPUS if name != "long"])
@@ -155,6 +156,7 @@ async def test_going_back_changes_nothing_that_it_should_not(name: str, law: str
     await LAWS[law](CORPUS[name]())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("law", ["redone", "forked"])
 @on_loop
 async def test_going_back_over_many_key_frames_changes_nothing_that_it_should_not(law: str) -> None:

@@ -123,6 +123,7 @@ def test_every_fact_of_a_line_is_kept_or_refused() -> None:
     assert {*lines._FACTS, "state", "chunked", "trail"} == set(Line.__slots__)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_wake_reads_no_log(tmp_path: Path) -> None:
     store = CountingStore(tmp_path / "store.db")
@@ -135,6 +136,7 @@ async def test_a_wake_reads_no_log(tmp_path: Path) -> None:
         assert (await session.state()).said[-1] == f"more {TURNS - 1}"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("twin", [False, True])
 @on_loop
 async def test_a_change_by_another_engine_makes_a_wake_read_the_log(
@@ -155,6 +157,7 @@ async def test_a_change_by_another_engine_makes_a_wake_read_the_log(
         assert heard == ("at first" if twin else "redacted elsewhere")
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_line_is_dropped_when_its_session_is_redacted_removed_or_driven(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", workflows=[talking], signals=False) as engine:
@@ -209,6 +212,7 @@ async def marking(marks: list[str], ctx: Context) -> dict[str, Any]:
     return {"said": [text], "marks": [f"{text} after {len(marks)}"], "nested.words": [text]}
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_default_of_a_field_that_the_model_has_gained_is_recorded_with_its_first_change(
     tmp_path: Path,
@@ -230,6 +234,7 @@ async def test_the_default_of_a_field_that_the_model_has_gained_is_recorded_with
             assert found.marks == ["first", "a after 1", "b after 2", "a after 3", "b after 4"][: 2 * n + 3]
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_edit_inside_a_field_that_the_model_has_gained_records_its_default(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:

@@ -295,6 +295,7 @@ def write(log: Log, act: tuple[Any, ...]) -> None:
         log.key_frame()
 
 
+@pytest.mark.long
 @given(history=histories)
 @settings(max_examples=150)
 def test_folding_from_any_key_frame_gives_what_its_writer_sees(history: list[tuple[Any, ...]]) -> None:

@@ -386,6 +386,7 @@ def test_what_was_replaced_is_not_seen_by_a_window() -> None:
     assert (kept.recent("items", 10), kept.fetched) == ([1, 2], [])
 
 
+@pytest.mark.long
 def test_what_a_window_has_left_behind_is_forgotten_and_what_it_needs_is_kept() -> None:
     kept, most = Kept(items=[]), 0
     for n in range(0, 2000, 10):

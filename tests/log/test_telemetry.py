@@ -296,6 +296,7 @@ def test_metrics_count_what_happened(seen: Telemetry) -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_table_of_metrics_is_what_is_measured(seen: Telemetry) -> None:
     run_everything()
     measured = {name: {key for point in points for key in point.attributes} for name, points in seen.points().items()}
@@ -385,6 +386,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("installed", ["absent", "unused"])
 def test_a_program_that_does_not_use_opentelemetry_never_loads_it(installed: str, tmp_path: Path) -> None:
     run = subprocess.run(

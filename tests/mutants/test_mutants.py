@@ -85,6 +85,7 @@ def test_the_runner_tells_a_caught_mutant_from_a_harmless_change(
     assert "1 of 2 mutants caught: 50.0 %" in said
 
 
+@pytest.mark.long
 def test_processes_of_the_copy_import_the_copy_whatever_their_path_says() -> None:
     with Workshop(60) as workshop:
         for path in ("", str(ROOT), str(ROOT / "docs")):

@@ -430,6 +430,7 @@ async def test_a_restore_that_fails_leaves_all_paused_and_tells_nobody(tmp_path:
     await crew.end()
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.54")
 @on_loop
 async def test_the_controller_keeps_no_agent_alive_that_has_ended_or_failed(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ def test_each_task_takes_effect_once_and_in_order_however_often_its_process_dies
     assert sum(tries for _, tries in ordeal.effects()) > 170, "a kill came between an effect and its record"
 
 
+@pytest.mark.long
 def test_a_world_that_knows_no_keys_fails_that_test(server: ForkServer, tmp_path: Path) -> None:
     ordeal = Ordeal(server, tmp_path / "run", tasks=30, needs=20, agents=5, seed=7, keyed=False)
     ordeal.live(die_after=10)

@@ -162,6 +162,7 @@ async def test_several_who_share_a_reader_see_the_same_run() -> None:
         assert others == [first] * 4
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_resume_while_the_snapshot_is_being_saved_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -222,6 +223,7 @@ async def test_events_of_others_in_a_run_are_left_alone() -> None:
         assert (report.counts, [each.id for each in report.agents]) == ({"done": 1}, ["agent-1"])
 
 
+@pytest.mark.long
 @on_loop
 async def test_runs_are_listed_in_pages_newest_first_and_without_other_sessions(tmp_path: Path) -> None:
     async with Engine(tmp_path / "x.db") as engine, Engine(tmp_path / "x.db", drives="none", signals=False) as other:
@@ -265,6 +267,7 @@ async def test_a_tag_given_as_one_string_stays_one_tag() -> None:
         assert set((await engine.session("run").info()).tags) == {"night", RUN}
 
 
+@pytest.mark.long
 @on_loop
 async def test_after_a_resume_elsewhere_a_safety_stop_counts_from_zero(tmp_path: Path) -> None:
     async with Engine(tmp_path / "x.db") as engine, Engine(tmp_path / "x.db", drives="none", signals=False) as other:

@@ -97,6 +97,7 @@ async def test_a_session_that_is_started_while_all_are_asked_to_stop_stops_too(t
         assert [(await session.outcome()).status for session in (first, late)] == [Status.COMPLETED] * 2
 
 
+@pytest.mark.long
 @on_loop
 async def test_one_that_does_not_stop_is_named_and_all_of_a_store_can_be_meant(tmp_path: Path) -> None:
     pipeline = Pipeline()

@@ -148,6 +148,7 @@ async def nothing(agent: TaskAgent) -> None:
     """No task of these tests has anything to do."""
 
 
+@pytest.mark.long
 @pytest.mark.covers("S5.51", "S5.41")
 @on_loop
 async def test_the_engines_own_store_keeps_one_too_in_the_log_of_the_run(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 from playwright.sync_api import expect
 
 from pausepoint import Context, workflow
@@ -22,6 +23,7 @@ async def gated(tool: str, arguments: dict[str, object], place: str, ctx: Contex
     return await ctx.confirm(question_line(call), payload=msgspec.to_builtins(call))
 
 
+@pytest.mark.long
 def test_a_long_command_is_folded_and_a_click_shows_all_of_it(person: Person) -> None:
     asked(person.server, gated, "ada", tool="Bash", arguments={"command": COMMAND}, place="/srv/shop")
     person.open(INBOX)
@@ -39,6 +41,7 @@ def test_a_long_command_is_folded_and_a_click_shows_all_of_it(person: Person) ->
     expect(call).to_contain_text("characters folded")
 
 
+@pytest.mark.long
 def test_a_write_shows_its_diff_and_a_missing_part_is_told(person: Person, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo\n")
     arguments = {"file_path": "a.txt", "content": "one\n2\n"}

@@ -6,6 +6,7 @@ import json
 import re
 from importlib.resources import files
 
+import pytest
 from playwright.sync_api import expect
 
 from pausepoint import Context, workflow
@@ -36,6 +37,7 @@ def test_every_module_of_the_page_draws_text_with_marks() -> None:
     assert own == ["marks.js"]
 
 
+@pytest.mark.long
 def test_the_page_marks_every_character_as_python_does(person: Person) -> None:
     codes = [code for code in range(0x110000) if not 0xD800 <= code < 0xE000]
     rows = ["".join(map(chr, codes[at : at + 4096])) for at in range(0, len(codes), 4096)]
@@ -53,6 +55,7 @@ async def turned(text: str, ctx: Context) -> str:
     return str(await ctx.ask(text, payload={"command": text}))
 
 
+@pytest.mark.long
 def test_a_direction_character_does_not_turn_a_line_of_the_page_around(person: Person) -> None:
     asked(person.server, turned, "turned", text="Run x\u202egnp.exe\u200b now?")
     person.open(INBOX)

@@ -315,6 +315,7 @@ async def crawl(ctx: Context) -> int:
     return len([await ctx.do(fetch, page, api_key="4711") for page in range(3)])
 
 
+@pytest.mark.long
 def test_an_operation_tells_what_it_received_and_returned(person: Person) -> None:
     engine = person.server.engine
     crawled = Workflow("crawled", state=Pages, steps=[crawl])
@@ -392,6 +393,7 @@ async def talk(ctx: Context) -> int:
     return 1
 
 
+@pytest.mark.long
 def test_a_session_is_told_as_a_conversation(person: Person) -> None:
     engine = person.server.engine
     talked = Workflow("talked", state=Pages, steps=[talk])
@@ -422,6 +424,7 @@ def test_a_session_is_told_as_a_conversation(person: Person) -> None:
     assert faults(person, ((390, "dark"),)) == {}
 
 
+@pytest.mark.long
 def test_agents_at_the_gate_tell_what_they_do_and_are_paused_one_by_one(person: Person) -> None:
     engine = person.server.engine
     person.server.run(at_the_gate(engine, "claude-ada", "Fix the build. " * 20))

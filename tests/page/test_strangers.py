@@ -114,6 +114,7 @@ def test_no_text_of_a_stranger_runs_in_any_view(ann: Person) -> None:
     assert PLACES - set(seen) == set()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("session_id", "verb"), DIALOGS)
 def test_no_text_of_a_stranger_runs_in_a_dialog(ann: Person, session_id: str, verb: str) -> None:
     ann.open(session(session_id))

@@ -53,6 +53,7 @@ async def test_after_the_last_round_the_session_pauses_and_resume_asks_anew() ->
         assert await statuses(session) == ["CANCELLED", "COMPLETED"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_step_that_catches_used_up_rounds_goes_on_and_stays_on_that_way() -> None:
     async def ask(ctx: Context) -> str:

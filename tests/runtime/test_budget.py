@@ -204,6 +204,7 @@ async def test_a_budget_that_failed_attempts_have_used_up_allows_no_further_atte
         assert outcome.pauses[0].kind == "budget"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True])
 @on_loop
 async def test_attempts_that_are_killed_anywhere_count_what_they_committed_once(tmp_path: Path, after: bool) -> None:

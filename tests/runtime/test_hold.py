@@ -236,6 +236,7 @@ async def test_a_resume_that_changes_the_run_starts_the_step_again(how: dict[str
         await box.ends(session, in_place=False)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_that_is_paused_again_and_again_is_held_each_time() -> None:
     box = Sandbox(until=0)
@@ -551,6 +552,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "KEEPER_PATIENCE", 0.05)

@@ -62,6 +62,7 @@ async def told(caplog: pytest.LogCaptureFixture, body: Callable[[Context], Await
     return outcome.status, [record.getMessage() for record in warned]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_that_runs_when_the_step_ends_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def body(ctx: Context) -> None:
@@ -78,6 +79,7 @@ async def test_a_call_that_runs_when_the_step_ends_is_named(caplog: pytest.LogCa
     )
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_inside_a_task_of_the_step_is_named_too(caplog: pytest.LogCaptureFixture) -> None:
     over = asyncio.Event()
@@ -99,6 +101,7 @@ async def test_a_call_inside_a_task_of_the_step_is_named_too(caplog: pytest.LogC
     assert "ended while ctx.map(deliver_to) was still running" in warning
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_that_fails_after_the_end_of_its_step_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async def body(ctx: Context) -> None:
@@ -113,6 +116,7 @@ async def test_a_call_that_fails_after_the_end_of_its_step_is_reported(caplog: p
     )
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_that_failed_unseen_before_the_end_of_its_step_is_reported(
     caplog: pytest.LogCaptureFixture,
@@ -135,6 +139,7 @@ async def test_a_call_that_failed_unseen_before_the_end_of_its_step_is_reported(
     assert "did not await, failed: ValueError: no such address." in "".join(warnings)
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_call_that_a_failing_step_leaves_running_is_named(caplog: pytest.LogCaptureFixture) -> None:
     async def body(ctx: Context) -> None:
@@ -147,6 +152,7 @@ async def test_the_call_that_a_failing_step_leaves_running_is_named(caplog: pyte
     assert "ended while ctx.do(slow) was still running" in warning
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_wait_that_is_left_is_cancelled_and_named(caplog: pytest.LogCaptureFixture) -> None:
     ends: list[str] = []
@@ -167,6 +173,7 @@ async def test_a_wait_that_is_left_is_cancelled_and_named(caplog: pytest.LogCapt
     assert ends == ["listen"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_a_step_cancels_or_has_never_begun_is_not_named(caplog: pytest.LogCaptureFixture) -> None:
     async def cancels(ctx: Context) -> None:
@@ -181,6 +188,7 @@ async def test_what_a_step_cancels_or_has_never_begun_is_not_named(caplog: pytes
     assert await told(caplog, begins_nothing) == (Status.FAILED, [])  # its failure names the call
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["finish", "abort"])
 @on_loop
 async def test_a_step_that_is_made_to_exit_has_forgotten_nothing(mode: Any, caplog: pytest.LogCaptureFixture) -> None:
@@ -227,6 +235,7 @@ print(run(hasty, store=":memory:"))
 """
 
 
+@pytest.mark.long
 def test_a_program_without_logging_prints_the_warning_and_one_with_logging_handles_it(tmp_path: Any) -> None:
     (tmp_path / "hasty.py").write_text(PROGRAM)
 

@@ -183,6 +183,7 @@ async def test_what_leaves_the_loop_free_causes_no_warning(caplog: pytest.LogCap
     assert warnings(caplog) == []
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_engine_is_watched_only_while_sessions_run() -> None:
     go = asyncio.Event()

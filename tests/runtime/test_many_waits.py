@@ -138,6 +138,7 @@ async def test_the_end_of_a_child_reads_as_much_with_many_children_as_with_few()
     assert many <= few * 1.5
 
 
+@pytest.mark.long
 @on_loop
 async def test_answers_in_quick_succession_do_not_begin_all_waits_again_for_each() -> None:
     visits: Counter[str] = Counter()

@@ -122,6 +122,7 @@ async def test_a_traceback_is_sent_and_a_wrong_call_of_logging_breaks_nothing(
     assert "TypeError" in capsys.readouterr().err
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_engines_own_lines_are_not_sent_and_handlers_get_each_record_once(
     caplog: pytest.LogCaptureFixture,

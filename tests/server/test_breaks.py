@@ -115,6 +115,7 @@ def test_a_connection_that_breaks_continues(server: Served, recorded: Recorded) 
             assert sorted(map(told, reader.lines)) == recorded.known, cut
 
 
+@pytest.mark.long
 def test_events_that_a_client_has_from_the_store_do_not_move_its_mark_back() -> None:
     class Seen:
         cursor = "1"

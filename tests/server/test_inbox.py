@@ -100,6 +100,7 @@ async def count(ctx: Context) -> int:
     return found
 
 
+@pytest.mark.long
 def test_an_answer_that_violates_the_schema_is_refused_and_the_question_stays(tmp_path: Path) -> None:
     order = Workflow("order", state=Order, steps=[count])
     with served(tmp_path, workflows=(order,)) as server, server.admin() as client:

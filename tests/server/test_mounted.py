@@ -44,6 +44,7 @@ def mounted(**options: Any) -> Any:
     return make
 
 
+@pytest.mark.long
 def test_it_is_mounted_in_fastapi_with_the_sign_in_of_the_program(tmp_path: Path) -> None:
     with served(tmp_path, make=mounted(who=who)) as server:
         server.asked("anns", owner="ann")
@@ -101,6 +102,7 @@ def test_a_person_needs_a_role_that_exists() -> None:
         Person("ann", role="boss")  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_the_package_is_imported_quickly_and_without_what_only_some_need() -> None:
     program = (
         "import sys\n"

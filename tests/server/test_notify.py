@@ -72,6 +72,7 @@ def test_a_killed_process_is_replaced_and_nothing_is_sent_twice(
     assert AGAIN not in str(hook.got)
 
 
+@pytest.mark.long
 def test_a_kill_before_the_confirmation_costs_one_more_message_which_says_so(
     tmp_path: Path, desk: BlockingEngine, hook: Webhook
 ) -> None:
@@ -87,6 +88,7 @@ def test_a_kill_before_the_confirmation_costs_one_more_message_which_says_so(
     assert [AGAIN in each["message"] for each in hook.got] == [False, True]
 
 
+@pytest.mark.long
 def test_several_processes_send_each_question_once(tmp_path: Path, desk: BlockingEngine, hook: Webhook) -> None:
     with Notifier(tmp_path, hook.url()) as one, Notifier(tmp_path, hook.url()) as two:
         for process in (one, two):
@@ -129,6 +131,7 @@ def test_a_stopped_process_waits_for_the_message_on_its_way_unless_it_is_stopped
     assert hook.texts == ["Refund one?", "Refund two?"]
 
 
+@pytest.mark.long
 def test_a_link_answers_its_question_and_ends_with_it(tmp_path: Path, hook: Webhook) -> None:
     with served(tmp_path, workflows=(refund,)) as server:
 
@@ -172,6 +175,7 @@ def test_without_a_server_the_message_names_the_command(tmp_path: Path, desk: Bl
     assert run(*words, cwd=tmp_path).code == 0
 
 
+@pytest.mark.long
 def test_no_output_and_no_file_contains_a_secret(tmp_path: Path, desk: BlockingEngine, hook: Webhook) -> None:
     ask(desk, "one")
     hook.refuses = "Refund"

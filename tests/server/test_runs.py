@@ -70,6 +70,7 @@ async def asking(agent: TaskAgent) -> str:
     return agent.task.id
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_server_without_the_code_shows_tasks_and_agents(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server:
@@ -182,6 +183,7 @@ async def test_a_pause_over_http_leaves_the_snapshot_that_a_pause_of_the_program
             assert await snapshot_after(tmp_path / "http", over_http, "first") == expected
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_run_is_paused_and_resumed_by_the_signed_in_person(tmp_path: Path) -> None:
     with served(tmp_path, drives="none", workflows=()) as server:
@@ -426,6 +428,7 @@ async def test_a_run_of_another_process_stops_and_continues_there(tmp_path: Path
             process.wait()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_large_run_is_read_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = import_module("pausepoint.orchestrator.runs")  # the package has a function of this name

@@ -99,6 +99,7 @@ def test_tokens_are_created_listed_and_revoked(store: Path) -> None:
     assert run("serve", "token", "create", "--role", "viewer", "--expires", "soon", *where, cwd=store).code == 2
 
 
+@pytest.mark.long
 def test_a_link_answers_one_question(store: Path) -> None:
     where = ["--store", str(store / "store.db")]
     with Engine(store / "store.db") as engine:

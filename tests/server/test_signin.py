@@ -100,6 +100,7 @@ def test_a_new_token_signs_everyone_out(tmp_path: Path) -> None:
         check_problem(client.post("/login", json={"token": old}), 401)
 
 
+@pytest.mark.long
 def test_another_server_over_the_same_store_accepts_the_cookie(tmp_path: Path) -> None:
     with served(tmp_path) as one, served(tmp_path) as other, one.client(**PAGE) as client:
         client.post("/login", json={"token": one.tokens.own})

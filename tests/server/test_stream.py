@@ -51,7 +51,6 @@ def test_a_mark_that_only_the_store_knows_is_continued_too(server: Served) -> No
         assert sorted(map(told, reader.lines)) == sorted(map(told, history(client, "stored")))
 
 
-@pytest.mark.long
 def test_heads_the_inbox_and_the_pause_of_everything_are_told_live(server: Served) -> None:
     with server.admin() as client:
         reader = Reader(client, "now,inbox")

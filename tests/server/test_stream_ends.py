@@ -71,6 +71,7 @@ def end_sign_in(server: Served, kept: CreatedToken, how: str) -> None:
         tokens._store(tuple(replace(each, **changed) if each.id == kept.id else each for each in tokens.kept))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ["token", "cookie"])
 def test_a_new_token_of_the_server_ends_all_its_streams(tmp_path: Path, checked: None, way: str) -> None:
     with served(tmp_path) as server, server.client() as client:

@@ -275,6 +275,7 @@ def test_a_session_is_rewound_to_an_operation_and_forked_there(server: Served) -
         assert (last["name"], last["result"], last["left_behind"]) == (first["name"], "notes on squid", False)
 
 
+@pytest.mark.long
 def test_a_workflow_with_artifacts_starts_with_its_folder_and_budgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

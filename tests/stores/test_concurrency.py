@@ -227,6 +227,7 @@ def test_a_store_that_loses_a_charge_is_found(tmp_path: Path) -> None:
         check_charges(WithoutLock, TRIALS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("broken", [WithoutStreamLock, WithoutValueLock])
 def test_a_store_that_loses_a_write_to_a_drawer_is_found(tmp_path: Path, broken: type[LockedDictStore]) -> None:
     def check_drawers(kind: type[LockedDictStore], trials: int) -> None:

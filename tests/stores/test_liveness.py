@@ -131,6 +131,7 @@ async def test_a_stopped_holder_is_overtaken_and_can_write_nothing(path: Path) -
         assert await payloads(store, row.key) == [b"{}", b"{}", b"ours"]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.88")
 @on_loop
 async def test_of_two_processes_that_claim_at_once_one_wins(path: Path) -> None:
@@ -317,6 +318,7 @@ def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(path: Path)
         assert parent.child.wait() == 0
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.20")
 @on_loop
 async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> None:
@@ -399,6 +401,7 @@ async def test_a_pause_set_by_hand_returns_what_it_paused(path: Path) -> None:
         }  # fmt: skip
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_that_is_inserted_by_hand_raises_if_there_is_nothing_to_pause(path: Path) -> None:
     change = "INSERT INTO pause_requests (session_id) VALUES ('{}')"

@@ -62,6 +62,7 @@ async def shout(ctx: Context, text: str) -> str:
     return text.upper()
 
 
+@pytest.mark.long
 @in_loop
 async def test_an_engine_drives_a_session_on_postgres(url: str) -> None:
     async with Engine(url, workflows=[shout]) as engine:
@@ -141,6 +142,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 @in_loop
 async def test_the_sessions_of_a_killed_process_on_this_machine_are_free_at_once(url: str) -> None:
     async with opened(url) as store:

@@ -53,6 +53,7 @@ def cut(monkeypatch: pytest.MonkeyPatch, method: str, match: str, after: bool) -
     return calls
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @in_loop
 async def test_a_commit_whose_answer_is_lost_is_written_once(
@@ -163,6 +164,7 @@ def cut_commits(patch: pytest.MonkeyPatch, connection: Connection, after: bool) 
 LOCKS = "import fcntl, sys; fcntl.lockf(open(sys.argv[1], 'r+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, int(sys.argv[2]))"
 
 
+@pytest.mark.long
 @in_loop
 async def test_an_engine_that_gets_the_number_of_a_lost_attempt_stays_alive_for_other_processes(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -238,6 +240,7 @@ async def test_a_step_is_written_after_a_rollback(url: str) -> None:
         assert (await stored(store)).seq == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("plain", [False, True])
 @pytest.mark.parametrize("silent", [False, True], ids=["by the server", "without a word"])
 @in_loop

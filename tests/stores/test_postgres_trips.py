@@ -44,6 +44,7 @@ async def alone(url: str) -> AsyncIterator[PostgresStore]:
         await store.close()
 
 
+@pytest.mark.long
 @on_loop
 async def test_create_take_and_a_take_that_finds_nothing_are_one_round_trip_each(url: str, tmp_path: Path) -> None:
     with psycopg.connect(server()) as raw, closing(Proxy(str(tmp_path), raw)) as proxy:
@@ -116,6 +117,7 @@ async def test_one_statement_takes_the_sessions_that_step_by_step_decisions_woul
     assert at_once > 10
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_damaged_session_is_left_as_it_was_and_keeps_nothing_behind_it_from_being_taken(url: str) -> None:
     async with alone(url) as store:

@@ -238,6 +238,7 @@ def test_a_log_that_cannot_be_written_is_not_checked(killed: Path, monkeypatch: 
 # next to others
 
 
+@pytest.mark.long
 def test_the_check_waits_for_nobody_if_another_engine_is_alive(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "PATIENCE", 20)
     with process(ENGINE, path), process(LOCKER, path):
@@ -246,6 +247,7 @@ def test_the_check_waits_for_nobody_if_another_engine_is_alive(path: Path, monke
         recovery.refuse_damage(log)
 
 
+@pytest.mark.long
 def test_the_check_waits_for_a_writer_that_is_not_an_engine(killed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recovery, "PATIENCE", 20)
     monkeypatch.setattr(schema, "PATIENCE", 100)

@@ -63,6 +63,7 @@ async def test_a_lone_session_commits_inline(path: Path, monkeypatch: pytest.Mon
         assert (counts.inline, counts.threaded) == (10, 0)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_session_that_never_yields_leaves_the_loop_its_turn(
     path: Path, monkeypatch: pytest.MonkeyPatch
@@ -135,6 +136,7 @@ async def test_a_slow_disk_moves_commits_to_the_thread_and_a_quick_one_brings_th
         assert store._writer._cost < 60.0
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_log_that_sqlite_writes_ahead_does_not_grow_without_end(
     path: Path, monkeypatch: pytest.MonkeyPatch
@@ -215,6 +217,7 @@ async def test_a_waiter_that_gave_up_does_not_disturb_the_rest(path: Path) -> No
 # a foreign writer
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_foreign_writer_does_not_block_the_loop(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "LOCK_PATIENCE", PATIENCE)
@@ -236,6 +239,7 @@ async def test_a_foreign_writer_does_not_block_the_loop(path: Path, monkeypatch:
             assert isinstance(await task, Flags)
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_lock_that_is_never_given_up_is_reported(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(writer, "LOCK_PATIENCE", 0.05)

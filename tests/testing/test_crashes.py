@@ -145,6 +145,7 @@ def test_a_difference_that_only_a_crash_makes_is_named_with_its_points() -> None
     assert "2 of 6 crash points change the result:\n  after write 2: operation writing#1 /measure~" in str(caught.value)
 
 
+@pytest.mark.long
 @pytest.mark.no_always_replay("a replay finds it before any crash does")
 def test_an_engine_that_forgets_what_it_remembered_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     fold = Line.fold
@@ -194,6 +195,7 @@ def test_a_person_can_be_played() -> None:
     assert len(points) >= 6
 
 
+@pytest.mark.long
 def test_loops_routes_and_blocking_steps_are_crashed_too() -> None:
     class Count(BaseModel):
         n: int = 0

@@ -112,6 +112,7 @@ def test_a_mark_without_a_reason_is_refused(tmp_path: Path) -> None:
     assert "no_always_replay needs a reason" in result.stdout + result.stderr
 
 
+@pytest.mark.long
 def test_only_the_fixtures_and_the_store_suite_import_pytest() -> None:
     program = (
         "import sys, pkgutil, importlib, pausepoint.testing as t\n"

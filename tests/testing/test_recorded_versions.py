@@ -69,6 +69,7 @@ async def test_a_session_that_waited_goes_on_after_it_was_imported() -> None:
         assert (await session.outcome()).state.said == "hello again"
 
 
+@pytest.mark.long
 @on_loop
 async def test_what_is_recorded_today_is_in_the_same_conditions(tmp_path: Path) -> None:
     await make.record_all(tmp_path)
