@@ -29,13 +29,14 @@ SCREENS = (
     session("brief-octopus"), session("brief-octopus", "Conversation"), session("brief-octopus", "Operations"),
     session("brief-octopus", "History"), session("brief-octopus", "Cost"), session("crawl-kelp", "Output"),
     session("memo-moorwerk", "Artifacts"), session("digest-ann", "Files"), session("brief-whelk", "Children"),
-    session("import-returns"),
+    Screen("/start?workflow=brief", "Start a session"), session("import-returns"),
 )  # fmt: skip
 SAMPLE = (NOW, INBOX, SESSIONS, AGENTS, STORE, *SCREENS[6:14:4], SCREENS[-1])
 """The screens that the suite looks at. The others are for ``make browser``."""
 UNUSUAL = (
     session("summary-kelp"), session("book-sea", "Children"), session("sync-returns"), session("ladder-34"),
-    session("ladder-120"), session("rounds"), session("visitor-1"), session("b:ann@example.org+1"),
+    session("ladder-120"), session("rounds"), Screen("/sessions/rounds?from=1", "rounds"), session("visitor-1"),
+    session("b:ann@example.org+1"),
     session("report-brinefjord", "Artifacts"),
     Screen("/sessions/report-brinefjord?tab=artifacts&file=1-research.md", "report-brinefjord", "Artifacts"),
     session("batch-large"), session("scan-map"), Screen("/sessions/digest-removed", "digest-removed"), INBOX, SESSIONS,
@@ -44,7 +45,8 @@ DIALOGS = (
     (NOW, "Pause everything"), (NOW, "Keys"), (session("brief-octopus-b"), "Resume"),
     (session("brief-octopus"), "Rewind"),
     (session("brief-octopus"), "Fork"), (session("memo-moorwerk"), "Edit"), (session("brief-limpet"), "Pause"),
-    (session("digest-ann"), "Wake now"), (session("brief-limpet"), "Cancel"),
+    (session("digest-ann"), "Wake now"), (session("brief-limpet"), "Cancel"), (session("brief-limpet"), "Redact"),
+    (session("brief-limpet"), "Delete"),
     (Screen("/sessions?workflow=digest", "Sessions"), "Pause"),
 )  # fmt: skip
 

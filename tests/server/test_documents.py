@@ -93,6 +93,8 @@ def _sessions(call: Caller, server: Served) -> None:
     assert (page["status"], page["description"]["name"]) == ("waiting", "brief")
     assert page["questions"][0]["next_question"] == "Which tone?"
     assert [each["step"] for each in call("GET /sessions/one/spans")["spans"]] == ["research", "choose"]
+    totals = call("GET /sessions/one/totals")
+    assert (totals["visits"], [each["name"] for each in totals["steps"]]) == (1, ["research"])
     assert call("GET /sessions/one/checkpoints")["checkpoints"][0]["name"] == "research#1"
     (written,) = call("GET /sessions/one/operations")["operations"]
     assert call(f"GET /sessions/one/operations/{quote(written['id'], safe='')}") == written

@@ -53,6 +53,11 @@ def test_visits_are_listed_with_what_they_did_and_waited_for(server: Served) -> 
         assert [each["step"] for each in last] == ["write"]
         earlier = client.get(f"/sessions/spanned/spans?before={last[0]['seq']}&limit=1").json()["spans"]
         assert [each["step"] for each in earlier] == ["choose"]
+        later = client.get("/sessions/spanned/spans?at=choose%231").json()["spans"]
+        assert [each["step"] for each in later] == ["choose", "write"]
+        assert client.get("/sessions/spanned/spans?at=1&limit=1").json()["spans"][0]["step"] == "research"
+        check_problem(client.get("/sessions/spanned/spans?at=choose%239"), 404)
+        check_problem(client.get("/sessions/spanned/spans?at=1&before=9"), 400)
         check_problem(client.get("/sessions/spanned/spans?limit=201"), 400)
         check_problem(client.get("/sessions/spanned/spans?before=-1"), 400)
         check_problem(client.get("/sessions/nobody/spans"), 404)
@@ -72,6 +77,30 @@ def test_a_restore_is_recorded_as_that_of_the_signed_in_person(server: Served, t
     assert [(each["agent_name"], each["summary"]) for each in events if each["event_type"] == "artifact.restored"] == [
         ("ada", "restored by ada: letter.html (a typo)")
     ]
+
+
+def test_the_totals_of_a_session_say_where_a_page_of_visits_is(server: Served) -> None:
+    server.finished("totalled")
+    with server.kept(server.token("viewer")) as client:
+        last = client.get("/sessions/totalled/spans?limit=1").json()["spans"][0]
+        found = client.get(f"/sessions/totalled/totals?before={last['seq']}").json()
+        fits(found, "totals")
+        assert (found["visits"], found["earlier"]) == (3, 2)
+        assert [each["name"] for each in found["steps"]] == ["research", "choose", "write"]
+        assert [each["count"] for each in found["operations"]] == [1]
+        check_problem(client.get("/sessions/nobody/totals"), 404)
+
+
+def test_events_are_read_backwards_in_pages(server: Served) -> None:
+    server.finished("told")
+    with server.kept(server.token("viewer")) as client:
+        whole = client.get("/sessions/told/events").json()["events"]
+        newest = client.get("/sessions/told/events?before=&limit=3").json()["events"]
+        assert newest == whole[-3:]
+        earlier = client.get(f"/sessions/told/events?before={newest[0]['cursor']}&limit=3").json()["events"]
+        assert earlier == whole[-6:-3]
+        check_problem(client.get("/sessions/told/events?before=x"), 400)
+        check_problem(client.get("/sessions/told/events?before=&after=1.0.0"), 400)
 
 
 def test_operations_are_listed_with_their_values_and_read_one_by_one(server: Served) -> None:

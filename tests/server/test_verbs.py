@@ -13,7 +13,7 @@ from pausepoint import Context, Status, workflow
 from pausepoint.engine import Selection
 from pausepoint.errors import VerbRefused
 from pausepoint.integrations.words import names_code
-from tests.server.kit import Served, check_problem, fits, letter, served, state_of
+from tests.server.kit import Served, brief, check_problem, fits, letter, served, state_of
 
 
 @pytest.fixture(scope="module")
@@ -328,3 +328,13 @@ def test_sessions_are_filtered_by_the_time_of_their_last_change(server: Served) 
         check_problem(client.get("/sessions", params={"since": "2001-01-01T00:00:00"}), 400)  # of which time zone?
         bulk = {"verb": "pause", "filter": {"until": "2001-01-01T00:00:00Z"}, "dry_run": True}
         assert client.post("/sessions/bulk", json=bulk).json()["done"] == []
+
+
+def test_a_session_whose_first_record_was_redacted_can_still_be_read(server: Served) -> None:
+    server.run(server.engine.start(brief, session_id="emptied", topic="x", notes="secret", paused=True))
+    with server.admin() as client:
+        answer = client.post("/sessions/emptied/redact", json={"field": "notes"})
+        assert answer.status_code == 200, answer.text
+        assert 1 in answer.json()["records"]
+        page = client.get("/sessions/emptied")
+        assert (page.status_code, page.json()["origin"]) == (200, None)

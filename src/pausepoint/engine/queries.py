@@ -385,14 +385,21 @@ class Queries:
         check_limit(limit, "checkpoints")
         return await self.service.timeline(await self.service.row(session_id)).checkpoints(before, limit)
 
-    async def spans(self, session_id: str, *, before: int | None = None, limit: int = 100) -> list[Span]:
+    async def spans(
+        self, session_id: str, *, before: int | None = None, at: int | str | None = None, limit: int = 100
+    ) -> list[Span]:
         """Return the session's last visits with their operations, waits, retries and cost, oldest first."""
-        from pausepoint.engine.spans import spans_of  # programs that only run sessions do not need it
+        from pausepoint.engine.spans import spans_from, spans_of  # programs that only run sessions do not need it
 
         self.service.check_open()
         check_limit(limit, "visits")
+        if before is not None and at is not None:
+            raise ValueError("spans() takes before= or at=, not both: the page ends before a visit or begins with one.")
         row = await self.service.row(session_id)
-        return await spans_of(self.service.store, self.service.timeline(row), row, before, limit)
+        timeline = self.service.timeline(row)
+        if at is not None:
+            return await spans_from(self.service.store, timeline, row, at, limit)
+        return await spans_of(self.service.store, timeline, row, before, limit)
 
     async def diff(
         self, session_id: str, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None
@@ -419,9 +426,11 @@ class Queries:
         return seq, (await timeline.line(seq)).state
 
     async def origin(self, session_id: str) -> Origin | None:
-        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
+        """Return what a fork comes from; None if the session is not a fork, or if its first record was redacted."""
         self.service.check_open()
         (first,) = await self.service.store.records((await self.service.row(session_id)).key, 1, 1)
+        if first.redacted:  # the session can still be read
+            return None
         body: KeyBody = body_of(first)
         return body.origin
 

@@ -83,13 +83,15 @@ class SessionVerbs:
         """
         return await self._parts.queries.checkpoints(self._ref, before=before, limit=limit)
 
-    async def spans(self, *, before: int | None = None, limit: int = 100) -> list[Span]:
+    async def spans(self, *, before: int | None = None, at: int | str | None = None, limit: int = 100) -> list[Span]:
         """Return the session's last visits with their operations, waits, retries and cost, oldest first.
 
         Visits that a rewind left behind are marked. The open visit comes last. To page backwards, pass the ``seq`` of
-        the first visit you have as ``before``. The cost follows the page, not the length of the log.
+        the first visit you have as ``before``. ``at`` is the visit that the page begins with: a name such as
+        ``write#2``, or the number of a record; 1 is the first visit. The cost follows the page, not the length of the
+        log.
         """
-        return await self._parts.queries.spans(self._ref, before=before, limit=limit)
+        return await self._parts.queries.spans(self._ref, before=before, at=at, limit=limit)
 
     async def diff(self, a: int | str | None = None, b: int | str | None = None, *, other: str | None = None) -> Diff:
         """Compare the state at two checkpoints, given as for `state`. None means now.
@@ -102,7 +104,10 @@ class SessionVerbs:
         )
 
     async def origin(self) -> Origin | None:
-        """Return the session and checkpoint that a fork comes from; None if the session is not a fork."""
+        """Return the session and checkpoint that a fork comes from.
+
+        None if the session is not a fork, or if its first record was redacted.
+        """
         return await self._parts.queries.origin(self._ref)
 
     async def plan(self, *, rerun: str | Sequence[str] = (), wake: bool = False) -> Plan:

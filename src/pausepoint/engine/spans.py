@@ -16,9 +16,10 @@ from pausepoint.errors import UnknownOperation
 from pausepoint.log import events as history
 from pausepoint.log.events import label_of, result_of
 from pausepoint.log.replay import OperationBody, body_of
-from pausepoint.log.spans import Span, Spans
+from pausepoint.log.spans import Part, Span, Spans
 from pausepoint.log.state import Blob, Inline
 from pausepoint.log.timeline import AT_ONCE, Timeline, Undone, operation_of
+from pausepoint.log.totals import Adder, Totals
 from pausepoint.model.ids import shortened
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import SessionRow
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
     from pausepoint.engine.engine import Engine
 
 # front ends fold live events with `Spans`, and do not import the log
-__all__ = ["Span", "Spans", "label_of", "operation", "operations", "spans_of"]
+__all__ = [
+    "Part", "Span", "Spans", "Totals", "label_of", "operation", "operations", "spans_from", "spans_of", "totals",
+]  # fmt: skip
 
 
 async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: int | None, limit: int) -> list[Span]:
@@ -46,6 +49,34 @@ async def spans_of(store: Store, timeline: Timeline, row: SessionRow, before: in
     if before is None and row.ended != "completed" and row.step is not None and not row.held_by_guard:
         spans.append(fold.open(row.step, row.visit))
     return spans
+
+
+async def spans_from(store: Store, timeline: Timeline, row: SessionRow, at: int | str, limit: int) -> list[Span]:
+    """Return the first ``limit`` visits that ended with record ``at`` or later, oldest first, then the open one.
+
+    ``at`` may also name a visit, such as ``write#2``.
+    """
+    place = at if isinstance(at, int) else await timeline.find(at)
+    found = await timeline.checkpoints_from(place, limit)
+    if len(found) < limit:
+        return await spans_of(store, timeline, row, None, len(found))
+    return await spans_of(store, timeline, row, found[-1].seq + 1, limit)
+
+
+async def totals(engine: Engine, session_id: str, *, before: int | None = None) -> Totals:
+    """Return what each step and each operation of a session has done, in total.
+
+    ``earlier`` of the result counts the visits that ended before record ``before``. The cost follows the length of the
+    log; the time is spent in a thread.
+    """
+    engine._service.check_open()
+    row = await engine._service.row(session_id)
+    timeline = engine._service.timeline(row)
+    adder = Adder(await timeline.left_behind(), before)
+    for first in range(1, row.seq + 1, AT_ONCE):
+        records = await engine._service.store.records(row.key, first, min(first + AT_ONCE - 1, row.seq))
+        await in_thread(adder.add, records)
+    return adder.totals()
 
 
 async def operations(

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import msgspec
 from msgspec.structs import replace
 
-from pausepoint.clock import to_datetime
+from pausepoint.clock import to_datetime, to_micros
 from pausepoint.log.events import Cursor, label_of
 from pausepoint.model.sessions import Event
 
@@ -18,13 +18,30 @@ BEGINNINGS = ("session.created", "session.forked", "session.resumed", "step.comp
 WAITS = {"timer.set": "timer", "question.asked": "question", "child.called": "child"}
 
 
+ATTEMPTS = 10
+"""How many failed attempts at one thing are kept: the last ones."""
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """An attempt that failed, with its error.
+
+    ``began_at`` is estimated until the operation has ended, because only its failure is recorded. ``again_at`` is the
+    time of the next attempt; None if there was none, so that the session has failed.
+    """
+
+    began_at: datetime
+    ended_at: datetime
+    error: str
+    again_at: datetime | None = None
+
+
 class Part(msgspec.Struct, frozen=True):
     """Something inside a visit: an operation, a map, or a wait.
 
     ``kind`` is ``operation``, ``map``, ``timer``, ``question`` or ``child``. ``label`` tells the calls of one function
     apart: it is the key, or the beginning of the arguments. ``ended_at`` is None while it is open; a map has no end of
-    its own. ``retries`` counts the attempts that failed, and ``error`` is the last failure. ``total`` is the number of
-    the items of a map.
+    its own. ``retries`` counts the attempts that failed, and ``error`` is the last failure; ``failed`` are the last
+    of them. ``total`` is the number of the items of a map.
     """
 
     id: str
@@ -36,6 +53,7 @@ class Part(msgspec.Struct, frozen=True):
     error: str = ""
     total: int = 0
     label: str = ""
+    failed: tuple[Attempt, ...] = ()
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -43,7 +61,8 @@ class Span(msgspec.Struct, frozen=True):
 
     - ``seq``: the number of the record that ended it; 0 while it is open.
     - ``began_at``, ``ended_at``: from when to when. ``took`` is the time that its code ran.
-    - ``attempts``: how often the step was tried. ``skipped``: why it did not run.
+    - ``attempts``: how often the step was tried; ``failed``: the last attempts that failed. ``skipped``: why it did
+      not run.
     - ``usd``, ``tokens``: what it spent.
     - ``parts``: its operations, maps and waits, in the order in which they appeared.
     - ``left_behind``: a rewind has undone it.
@@ -61,6 +80,7 @@ class Span(msgspec.Struct, frozen=True):
     tokens: int = 0
     parts: tuple[Part, ...] = ()
     left_behind: bool = False
+    failed: tuple[Attempt, ...] = ()
 
     @property
     def operations(self) -> tuple[Part, ...]:
@@ -88,6 +108,8 @@ class Spans:
         self.usd = 0.0
         self.tokens = 0
         self._parts: dict[str, Part] = {}
+        self._failed: tuple[Attempt, ...] = ()
+        self._now = 0  # the time of the last event
 
     def apply(self, event: Event, place: tuple[str, int] = ("", 0)) -> None:
         """Fold in one event. ``place`` is the open step and visit, for a visit that a rewind leaves unfinished."""
@@ -99,11 +121,14 @@ class Spans:
             self._inside(event)
         if event.event_type in BEGINNINGS:
             self.since = event.created_at
+        self._now = event.created_at
 
     def open(self, step: str, visit: int) -> Span:
         """Return the open visit as far as it is known."""
         parts = tuple(self._parts.values())
-        return Span(step, visit, to_datetime(self.since), usd=self.usd, tokens=self.tokens, parts=parts)
+        return Span(
+            step, visit, to_datetime(self.since), usd=self.usd, tokens=self.tokens, parts=parts, failed=self._failed
+        )
 
     def ended_redacted(self, step: str, visit: int, seq: int, at: int) -> None:
         """Fold in a checkpoint whose content was deleted: only its place and its time are known."""
@@ -128,9 +153,11 @@ class Spans:
                 self.remembered += 1
                 self._end_part(event)
             case "operation.retried":
-                part = self._part(event, "operation", event.summary.partition(": attempt ")[0])
-                label = data.get("item", "") or part.label
-                self._parts[part.id] = replace(part, retries=data["attempt"], error=data["error"], label=label)
+                self._retry_part(event)
+            case "step.retried":
+                self._failed = _added(self._failed, event, self.since, data["error"])
+            case "session.failed" if "attempts" in data:  # otherwise the visit has ended, and what follows it failed
+                self._failed = _added(self._failed, event, self.since, f"{data['type']}: {event.summary}")
             case "map.started":
                 part = self._part(event, "map", event.summary.rpartition(": ")[0])
                 self._parts[part.id] = replace(part, total=data["total"])
@@ -142,10 +169,23 @@ class Spans:
         id = str(event.data["id"])
         return self._parts.setdefault(id, Part(id, kind, name, to_datetime(event.created_at)))
 
+    def _retry_part(self, event: Event) -> None:
+        data, before = event.data, self._parts.get(str(event.data["id"]))
+        began = self.since if before and before.failed else max(self._now, self.since)
+        part = self._part(replace(event, created_at=began), "operation", event.summary.partition(": attempt ")[0])
+        self._parts[part.id] = replace(
+            part, retries=data["attempt"], error=data["error"], label=data.get("item", "") or part.label,
+            failed=_added(part.failed, event, began, data["error"]),
+        )  # fmt: skip
+
     def _end_part(self, event: Event) -> None:
         began = event.created_at - int(event.data["took"] * 1e6)
         part = self._part(replace(event, created_at=began), "operation", event.summary)
         label = label_of(part.id, event.summary, event.data.get("arguments")) or part.label
+        if part.failed and to_datetime(began) <= part.failed[0].ended_at:  # its time includes all attempts
+            first = replace(part.failed[0], began_at=to_datetime(began))
+            kept = part.failed if part.retries > len(part.failed) else (first, *part.failed[1:])
+            part = replace(part, began_at=to_datetime(began), failed=kept)
         self._parts[part.id] = replace(part, name=event.summary, ended_at=to_datetime(event.created_at), label=label)
 
     def _ended(self, event: Event) -> None:
@@ -168,7 +208,17 @@ class Spans:
 
     def _begin(self) -> None:
         self.remembered, self.usd, self.tokens = 0, 0.0, 0
-        self._parts = {}
+        self._parts, self._failed = {}, ()
+
+
+def _added(failed: tuple[Attempt, ...], event: Event, began: int, error: str) -> tuple[Attempt, ...]:
+    """Return the failed attempts with one more. It ended with the event, and began at ``began`` or when it was due."""
+    ended, delay = event.created_at, event.data.get("delay")
+    again = None if delay is None else to_datetime(ended + int(delay * 1e6))
+    if failed and failed[-1].again_at is not None:
+        began = max(began, to_micros(failed[-1].again_at))
+    new = Attempt(to_datetime(min(began, ended)), to_datetime(ended), error, again)
+    return (*failed, new)[-ATTEMPTS:]
 
 
 def _seq_of(event: Event) -> int:

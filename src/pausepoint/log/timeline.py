@@ -117,6 +117,17 @@ class Timeline:
             end = start - 1
         return found
 
+    async def checkpoints_from(self, seq: int, limit: int) -> list[Checkpoint]:
+        """Return the first ``limit`` checkpoints from record ``seq`` on, the newest last."""
+        left_behind = (await self._frame(self.row.key_frame)).left_behind
+        found: list[Checkpoint] = []
+        async for record in self.records(max(seq, 1), self.row.seq):
+            if len(found) >= limit:
+                break
+            if record.kind == "checkpoint":
+                found.append(_entry(record, left_behind))
+        return found
+
     # by name or number
 
     async def find(self, checkpoint: int | str) -> int:

@@ -318,10 +318,21 @@ class Checkpoints(Body, frozen=True):
 
 
 class Spans(Body, frozen=True):
-    """A page of visits, oldest first. ``before`` is the ``seq`` of the first one of the page after it."""
+    """A page of visits, oldest first. ``before`` is the ``seq`` of the first one of the page after it.
+
+    ``at`` is the visit that the page begins with: a name such as ``write#2``, or the number of a record; 1 is the first
+    visit. Send one of the two.
+    """
 
     before: Number | None = None
+    at: Visit | None = None
     limit: Limit = 100
+
+
+class Totals(Body, frozen=True):
+    """Where a page of visits begins: ``before`` is the ``seq`` of its first one."""
+
+    before: Number | None = None
 
 
 class Operations(Body, frozen=True):
@@ -342,9 +353,13 @@ class Conversation(Body, frozen=True):
 
 
 class Events(Body, frozen=True):
-    """A page of events. ``after`` is the cursor of the last event of the page before."""
+    """A page of events. ``after`` is the cursor of the last event of the page before.
+
+    With ``before``, the last events before that cursor, or the newest ones if it is empty.
+    """
 
     after: Text = ""
+    before: Text | None = None
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
 
 

@@ -35,7 +35,7 @@ from pausepoint.server.roles import Role
 from pausepoint.server.words import with_requests
 
 if TYPE_CHECKING:
-    from pausepoint.engine.spans import Span
+    from pausepoint.engine.spans import Part, Span, Totals
     from pausepoint.model.questions import Question
     from pausepoint.model.schemas import File
     from pausepoint.model.stores import Holder, Tombstone
@@ -280,12 +280,24 @@ class EventPage(EventsDocument):
     next: str
 
 
+class AttemptDocument(Document):
+    """An attempt that failed. ``again_at`` is the time of the next one; null if the session failed.
+
+    ``began_at`` is estimated until the operation has ended.
+    """
+
+    began_at: Moment
+    ended_at: Moment
+    error: str
+    again_at: Moment | None
+
+
 class PartDocument(Document):
     """Something inside a visit.
 
     ``ended_at`` is null while it is open, and for a map. ``retries`` counts the attempts that failed, and ``error`` is
-    the last failure. ``total`` is the number of a map's items. ``label`` is the key of an operation, or the beginning
-    of its arguments.
+    the last failure; ``failed`` are the last ten. ``total`` is the number of a map's items. ``label`` is the key of an
+    operation, or the beginning of its arguments.
     """
 
     id: str
@@ -297,14 +309,15 @@ class PartDocument(Document):
     error: str
     total: int
     label: str
+    failed: Sequence[AttemptDocument]
 
 
 class SpanDocument(Document):
     """One visit of a step.
 
     ``seq`` is the number of the record that ended it, 0 while it is open. ``took_seconds`` is the time that its code
-    ran. ``left_behind``: a rewind has undone it. ``parts`` are its first 200 operations, maps and waits, of
-    ``part_count``.
+    ran. ``left_behind``: a rewind has undone it. ``failed`` are the last ten attempts at the step that failed.
+    ``parts`` are its first 200 operations, maps and waits, of ``part_count``.
     """
 
     step: str
@@ -318,6 +331,7 @@ class SpanDocument(Document):
     usd: float
     tokens: int
     left_behind: bool
+    failed: Sequence[AttemptDocument]
     parts: Sequence[PartDocument]
     part_count: int
 
@@ -325,11 +339,48 @@ class SpanDocument(Document):
 class SpansDocument(Document):
     """Visits, oldest first. The open one comes last.
 
-    Send the ``seq`` of the first one as ``before`` to get earlier ones.
+    Send the ``seq`` of the first one as ``before`` to get earlier ones, and one more than that of the last one as
+    ``at`` to get later ones.
     """
 
     session_id: str
     spans: Sequence[SpanDocument]
+
+
+class TotalDocument(Document):
+    """What a step, or an operation, has done in a session.
+
+    ``count`` visits or calls have ended; a rewind has undone ``undone`` others, which count as cost only.
+    ``longest_at``, ``first`` and ``last`` are numbers of records. ``failures`` counts attempts that failed, for a step
+    also those of its operations.
+    """
+
+    name: str
+    count: int
+    undone: int
+    took_seconds: float
+    longest_seconds: float
+    longest_at: int
+    first: int
+    last: int
+    failures: int
+    usd: float
+    tokens: int
+
+
+class TotalsDocument(Document):
+    """A session as a whole: what has ended, without open visits and waits.
+
+    ``visits`` and ``took_seconds`` leave out what a rewind has undone. ``earlier`` visits, undone ones among them,
+    ended before the record ``before``. ``operations`` are at most 200, the longest first.
+    """
+
+    session_id: str
+    visits: int
+    took_seconds: float
+    earlier: int
+    steps: Sequence[TotalDocument]
+    operations: Sequence[TotalDocument]
 
 
 class StateDocument(Document):
@@ -378,11 +429,25 @@ def spans(session_id: str, visits: Sequence[Span]) -> SpansDocument:
     """Return visits as the bars of a chart, oldest first."""
     return SpansDocument(session_id, [
         SpanDocument.of(
-            visit, took_seconds=visit.took, parts=[PartDocument.of(part) for part in visit.parts[:PARTS]],
+            visit, took_seconds=visit.took, failed=_failed(visit),
+            parts=[PartDocument.of(part, failed=_failed(part)) for part in visit.parts[:PARTS]],
             part_count=len(visit.parts),
         )
         for visit in visits
     ])  # fmt: skip
+
+
+def _failed(record: Span | Part) -> list[AttemptDocument]:
+    return [AttemptDocument.of(attempt) for attempt in record.failed]
+
+
+def totals(session_id: str, found: Totals) -> TotalsDocument:
+    """Return what each step and each operation of a session has done."""
+    steps, operations = (
+        [TotalDocument.of(each, took_seconds=each.took, longest_seconds=each.longest) for each in some]
+        for some in (found.steps, found.operations)
+    )
+    return TotalsDocument(session_id, found.visits, found.took.total_seconds(), found.earlier, steps, operations)
 
 
 def state(session_id: str, seq: int, values: dict[str, Any], base: str, at: str | None) -> StateDocument:

@@ -48,6 +48,8 @@ ROUTES: tuple[Route, ...] = (
           answer=documents.TombstoneDocument, errors=(404, 409, 410), example={"reason": "asked to"}),
     Route(method="GET", path=f"{_ONE}/spans", role="viewer", handler=sessions.spans, verb="spans", query=bodies.Spans,
           answer=documents.SpansDocument, errors=(404, 410)),
+    Route(method="GET", path=f"{_ONE}/totals", role="viewer", handler=sessions.totals, query=bodies.Totals,
+          answer=documents.TotalsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations", role="viewer", handler=sessions.operations,
           query=bodies.Operations, answer=engine_documents.OperationsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations/{{id:path}}", role="viewer", handler=sessions.operation,

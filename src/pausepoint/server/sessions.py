@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
 from pausepoint.engine.conversation import conversation as read_conversation
+from pausepoint.engine.recent import recent_events
 from pausepoint.engine.spans import operation as read_operation
 from pausepoint.engine.spans import operations as read_operations
+from pausepoint.engine.spans import totals as read_totals
 from pausepoint.errors import DefinitionError, StateRefused, UnknownSession, did_you_mean
 from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Event
@@ -181,8 +183,20 @@ async def checkpoints(call: Call) -> Reply:
 async def spans(call: Call) -> Reply:
     """List the visits of a session with their operations, waits, retries and cost, oldest first."""
     asked, info = call.query(bodies.Spans), await call.access.info(call.session_id)
-    found = await call.engine.session(info.session_id).spans(before=asked.before, limit=asked.limit)
+    if asked.before is not None and asked.at is not None:
+        raise Problem(400, "A page of visits ends before a visit or begins with one. Send 'before' or 'at'.")
+    found = await call.engine.session(info.session_id).spans(
+        before=asked.before, at=checkpoint_of(asked.at), limit=asked.limit
+    )
     return Reply(documents.spans(info.session_id, found))
+
+
+async def totals(call: Call) -> Reply:
+    """Add up a session: how often each step and operation ran, how long, how often it failed, and its cost."""
+    asked, info = call.query(bodies.Totals), await call.access.info(call.session_id)
+    return Reply(
+        documents.totals(info.session_id, await read_totals(call.engine, info.session_id, before=asked.before))
+    )
 
 
 async def operations(call: Call) -> Reply:
@@ -207,8 +221,14 @@ async def conversation(call: Call) -> Reply:
 
 
 async def events(call: Call) -> Reply:
-    """List the events of a session after a cursor, oldest first."""
+    """List the events of a session after or before a cursor, oldest first."""
     query, info = call.query(bodies.Events), await call.access.info(call.session_id)
+    if query.before is not None:
+        if query.after:
+            raise Problem(400, "A page of events begins after a cursor or ends before one. Send 'after' or 'before'.")
+        history = await recent_events(call.engine, info.session_id, before=query.before, limit=query.limit)
+        last = history[-1].cursor if history else query.before
+        return Reply(documents.EventPage.of(engine_documents.history(info.session_id, history), next=last))
     history = list[Event]()
     reading = cast(AsyncGenerator[Event, None], call.engine.session(info.session_id).events(query.after))
     try:

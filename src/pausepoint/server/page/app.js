@@ -16,8 +16,9 @@ import * as sessions from './sessions.js';
 import * as session from './session.js';
 import * as agents from './agents.js';
 import * as store from './store.js';
+import * as start from './start.js';
 
-const SCREENS = { now, inbox, sessions, agents, store };
+const SCREENS = { now, inbox, sessions, agents, store, start };
 const ROLES = ['viewer', 'answerer', 'operator', 'admin'];
 const QUIET = 1000, AGAIN = 5000;  // milliseconds in which changes are collected, and until a lost server is asked again
 
@@ -218,6 +219,7 @@ document.addEventListener('keydown', (event) => {
   does(page);
 });
 document.addEventListener('visibilitychange', () => { if (!document.hidden && page.route) page.load(); });
+addEventListener('resize', () => { if (page.data) page.drawSoon(); });
 addEventListener('hashchange', () => location.hash.startsWith('#token=') ? location.reload() : page.moved());
 setInterval(() => { if (!document.hidden && page.data && !page.dialog) page.draw(); }, 15_000);  // times such as "2 min ago"
 

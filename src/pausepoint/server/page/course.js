@@ -1,9 +1,10 @@
 // The course of a session: a row for each step, and for each operation of a function, and when it ran.
 import { svg } from './vendor/lit-html.js';
-import { html } from './marks.js';
+import { html, marked } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { counted, local, money, span, sum } from './words.js';
+import { counted, exact, local, money, span, sum } from './words.js';
 import { table } from './shapes.js';
+import { pages } from './overview.js';
 import { isWait, scale } from './scale.js';
 
 const LONG = 40, DRAWN = 60, BARS = 800;
@@ -13,27 +14,29 @@ let scrolled = '';  // the session whose current step was scrolled to
 const isItem = (part) => part.id.startsWith('/map:') && part.id.split('/').length > 2;
 const joined = (list, by) => list.filter(Boolean).join(by);
 const lasted = ({ from, to }) => span((to - from) / 1000);
+const worked = ({ seconds, waited }) => joined([span(seconds), waited >= 0.5 && `waited ${span(waited)}`], ', ');
 
-function row({ s, plan }, name, visits, here, targets = []) {
+function row({ s, plan }, name, visits, here, total, targets = []) {
   const plans = plan ? [...plan.steps, ...plan.operations] : [];
   const { verdict = 'done', why, visits: before } = plans.find((each) => name === (each.step ?? each.operation)) ?? {};
   const kept = visits.filter((each) => !each.left_behind), isPast = verdict === 'done' && before > 0;  // before a fork
   const isTold = verdict !== 'done' && !['completed', 'cancelled'].includes(s.status);
-  return { name, visits, kept, here, targets, verdict: isTold && (why === 'running' ? why : verdict),
-    why: (isTold || !visits.length) && why !== 'running' && local(why), isReached: here || isPast || kept.length,
+  return { name, visits, kept, here, total, targets, verdict: isTold && (why === 'running' ? why : verdict),
+    why: (isTold || !visits.length) && why !== 'running' && local(why), isReached: here || isPast || kept.length || total?.count,
     parts: visits.flatMap((each) => each.parts ?? []) };
 }
 
 function operations(d) {
   const calls = d.spans.flatMap(({ parts, left_behind }) => parts.filter((part) => !isItem(part)).map((part) => ({ ...part, left_behind })));
   return [...Map.groupBy(calls, (part) => part.id.split('/')[1]?.split(/[~=#[]/)[0] || part.name)].map(([name, found]) =>
-    row(d, name, found.slice(-BARS), d.s.step && found.some((each) => !each.ended_at && !each.left_behind)));
+    row(d, name, found.slice(-BARS), d.s.step && found.some((each) => !each.ended_at && !each.left_behind), d.totals?.operations.find((each) => each.name === name)));
 }
 
 function rowsOf(d) {
   const { steps, routes, returns, guest } = d.s.description, visits = Map.groupBy(d.spans, (each) => each.step);
-  const found = [...new Set([...steps.map((each) => each.name), ...visits.keys()])].map((name) =>
-    row(d, name, visits.get(name) ?? [], d.s.step === name, routes.find((each) => each.after === name)?.targets));
+  const total = new Map(d.totals?.steps.map((each) => [each.name, each])), names = [...steps.map((each) => each.name), ...total.keys(), ...visits.keys()];
+  const found = [...new Set(names)].map((name) =>
+    row(d, name, visits.get(name) ?? [], d.s.step === name, total.get(name), routes.find((each) => each.after === name)?.targets));
   if (steps.length > 1 || (returns === null && !guest)) return found;
   return [...found, ...operations(d)];
 }
@@ -54,20 +57,25 @@ function rail(each, i, rows) {
     ''}${arcs.map((to, n) => arc(to - i, n))}${dot(each)}</svg></div>`;
 }
 
-function label({ name, visits, kept, verdict, why, parts }, d) {
-  const seq = visits.findLast((each) => each.seq)?.seq, took = sum(kept, 'seconds'), usd = sum(visits, 'usd'), items = sum(parts, 'total'), last = kept.at(-1);
+function label({ name, visits, kept, total, verdict, why, parts }, d) {
+  const seq = visits.findLast((each) => each.seq)?.seq, items = sum(parts, 'total'), last = kept.at(-1), noun = last && !last.parts ? 'call' : 'visit';
+  const done = kept.filter((each) => each.ended_at || each.parts), waits = kept.filter(isWait), work = sum(kept.filter((each) => !isWait(each)), 'seconds');
+  // what is told is the whole session, also if a page of it is drawn
+  const { count = done.length, took_seconds: took = work, usd = sum(visits, 'usd'), failures = 0 } = total?.count > done.length ? total : {};
+  const waited = total?.count > done.length ? 0 : sum(kept, 'waited') + sum(waits, 'seconds');
   const text = joined([
-    kept.length > 1 && counted(kept.length, last.parts ? 'visit' : 'call'), took && span(took), usd && money(usd),
-    items && counted(items, 'item'), last?.skipped && `skipped: ${last.skipped}`, why], ' · ');
+    count > 1 && counted(count, noun), took > 0 && span(took), waited >= 0.5 && `waited ${span(waited)}`, usd && money(usd),
+    failures && counted(failures, 'failed attempt'), items && counted(items, 'item'), last?.skipped && `skipped: ${last.skipped}`, why], ' · ');
   return html`<div class="stp"><b class="mono">${seq ? html`<a href=${d.to({ tab: 'state', at: seq })}>${name}</a>` : name}</b>
     ${verdict ? html`<span class="verdict ${verdict.split(' ')[0]}">${verdict}</span>` : ''}
     <div class="v" title=${text}>${text}</div></div>`;
 }
 
 const title = (each) => joined([
-  (isWait(each) ? 'waits: ' : '') + (each.name ?? `${each.step}#${each.visit}`), each.label, lasted(each), each.usd && money(each.usd),
+  (isWait(each) ? 'waits: ' : '') + (each.name ?? `${each.step}#${each.visit}`), each.label, worked(each), each.usd && money(each.usd),
   each.total && counted(each.total, 'item'), each.left_behind && 'undone by a rewind',
-  each.attempts > 1 && counted(each.attempts, 'attempt'), each.error && `failed ${counted(each.retries, 'time')}: ${each.error}`], ', ');
+  each.attempts > 1 && counted(each.attempts, 'attempt'), each.error && `failed ${counted(each.retries, 'time')}: ${each.error}`,
+  !each.error && each.tries?.length && `failed: ${each.tries.at(-1).error}`], ', ');
 
 // y, height and class
 function look(each, isInside) {
@@ -76,11 +84,20 @@ function look(each, isInside) {
   return [20, 18, each.left_behind ? 'behind' : each.ended_at ? 'vis' : 'open'];
 }
 
+// An attempt that failed, and the rest until the next one.
+function failure(each, { from, to, until, error }, n, x, isInside) {
+  const [y, tall] = isInside ? [30, 9] : [20, 18], at = x(from), end = x(to);
+  return svg`<rect class="fail" x="${at}%" width="${Math.max(0.4, end - at)}%" y=${y} height=${tall}><title>${marked(`failed attempt ${n + 1} of ${
+    each.name ?? `${each.step}#${each.visit}`}, ${lasted({ from, to })}: ${error}`)}</title></rect>${until > to ? svg`<rect class="rest" x="${end}%"
+      width="${x(until) - end}%" y=${y + tall / 2 - 1} height="2"><title>${`the next attempt after ${lasted({ from: to, to: until })}`}</title></rect>` : ''}`;
+}
+
 function bar(each, x, isInside) {
-  const [y, tall, kind] = look(each, isInside), from = x(each.from), width = x(each.to) - from, text = svg`<title>${title(each)}</title>`;
-  const isRetried = each.attempts > 1 || each.retries;
+  const [y, tall, kind] = look(each, isInside), from = x(each.ran), width = x(each.to) - from, text = svg`<title>${marked(title(each))}</title>`;
+  const isRetried = each.attempts > 1 || each.retries, tries = each.tries.map((one, n) => failure(each, one, n, x, isInside));
   if (kind === 'op' && width < 0.05 && !isRetried) return '';  // too short to be seen
-  return svg`<rect class=${kind} x="${from}%" width="${Math.max(0.4, width)}%" y=${y} height=${tall}>${text}</rect>${isRetried ?
+  if (tries.length && each.ran >= each.to) return tries;  // no attempt has ended it
+  return svg`${tries}<rect class=${kind} x="${from}%" width="${Math.max(0.4, width)}%" y=${y} height=${tall}>${text}</rect>${isRetried ?
     svg`<svg x="${from}%" y="11" overflow="visible"><path class="retry" d="M-4 0h8l-4 7z">${text}</path></svg>` : ''}`;
 }
 
@@ -89,13 +106,22 @@ const lane = ({ name, visits }, { x, gaps }) => html`<div class="lane"><svg role
   ${gaps.map(({ at, width }) => svg`<rect class="stl" x="${at}%" width="${width}%" height="100%"/>`)}
   ${visits.map((visit) => [bar(visit, x), visit.left_behind ? '' : visit.parts?.map((part) => isItem(part) ? '' : bar(part, x, true))])}</svg></div>`;
 
-const hour = (when) => new Date(when).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit' });
+// The times at both ends as exactly as the session is short; between them what was shortened, or else the time since the beginning.
+function axis({ gaps, from, to, when }) {
+  const edge = innerWidth > 760 ? 16 : 40, isFree = (place) => place > edge && place < 100 - edge;  // the times at the ends need room
+  const wide = gaps.filter((gap) => gap.width > 7 && (isFree(gap.at + gap.width / 2) || (gap.to === to && gap.at > edge))), long = to - from, places = !long || gaps.length ? [] : innerWidth > 760 ? [25, 50, 75] : [50];
+  const texts = [...wide.map((gap) => [gap.at + gap.width / 2, lasted(gap)]), ...places.map((place) => [place, `+${span((when(place) - from) / 1000)}`])];
+  return html`<div class="head axis lane"><svg aria-hidden="true"><text y="18">${exact(from, long)}</text>${texts.map(([x, text]) =>
+    svg`<text x="${x}%" y="18" text-anchor="middle">${text}</text>`)}<text x="100%" y="18"
+      text-anchor="end">${wide.at(-1)?.to === to ? '' : exact(to, long)}</text></svg></div>`;
+}
 
-function axis({ gaps, from, to }) {
-  const wide = gaps.filter(({ at, width }) => width > 7 && at > 9);
-  return html`<div class="head axis lane"><svg aria-hidden="true"><text y="18">${hour(from)}</text>${wide.map((gap) =>
-    svg`<text x="${gap.at + gap.width / 2}%" y="18" text-anchor="middle">${lasted(gap)}</text>`)}<text x="100%" y="18"
-      text-anchor="end">${wide.at(-1)?.to === to ? '' : hour(to)}</text></svg></div>`;
+// The whole session, from its beginning to its end or now.
+function whole(d) {
+  const { s, spans, totals } = d, kept = spans.filter((each) => !each.left_behind), open = spans.at(-1)?.seq === 0 ? 1 : 0, visits = totals ? totals.visits + open : kept.length;
+  const work = totals?.took_seconds ?? sum(kept, 'seconds'), all = (d.now() - Date.parse(s.created_at)) / 1000;
+  return joined([counted(visits, 'visit'), `${span(work)} of work`, `${span(Math.max(0, all))} from the beginning ${
+    ['completed', 'cancelled', 'failed'].includes(s.status) ? 'to the end' : 'until now'}`], ' · ');
 }
 
 const items = ({ name, parts }) => html`<details class="known pad"><summary>Items of ${name}</summary><div class="scroll"
@@ -103,7 +129,7 @@ const items = ({ name, parts }) => html`<details class="known pad"><summary>Item
     class="err">${part.error}</span></td><td class="r num dim">${part.ended_at ? lasted(part) : 'not yet'}</td></tr>`)}</div></details>`;
 
 const KEYS = html`<div class="keys grow">${['visit', 'current', 'waits', 'idle time, shortened', 'undone by a rewind'].map((text, n) =>
-  html`<span><i class="k${n + 1}"></i>${text}</span>`)}<span><b class="k6">▾</b> retry</span></div>`;
+  html`<span><i class="k${n + 1}"></i>${text}</span>`)}<span><i class="k7"></i>failed attempt</span><span><b class="k6">▾</b> retry</span></div>`;
 
 const height = () => innerWidth > 760 ? 58 : 92;  // of a row, see style.css
 const gap = (rows) => html`<div class="gap"><svg width="1" height=${height() * rows}></svg></div>`;
@@ -118,15 +144,13 @@ function begin({ s }, rows) {
 
 export function course(d, page) {
   const time = scale(d.spans, d.end()), all = rowsOf(d), isLong = all.length > LONG, from = begin(d, all), rows = all.slice(from, from + DRAWN);
-  const link = (text, before) => html`<a class="b tiny" href=${d.to({ before, at: '' })}>${text} visits</a>`;
   return html`<section class="sheet" aria-label="Course"><header><h2>Course</h2><span class="dim small">${d.planRefused ?
-    `There is no plan: ${d.planRefused}` : 'what ran, and what is next'}</span></header>
+    `There is no plan: ${d.planRefused}` : 'what ran, and what is next'}</span><span class="more dim small">${whole(d)}</span></header>
     <div class="course ${d.s.status} ${isLong ? 'long' : ''}" role="region" aria-label="Steps" tabindex=${isLong ? 0 : -1}
       @scroll=${() => page.drawSoon()}><div class="head railhead"></div><div class="head stphead"></div>${axis(time)}${gap(from)}
       ${repeat(rows, (each) => each.name, (each, n) => [rail(each, from + n, all), label(each, d), lane(each, time)])}
       ${gap(all.length - from - rows.length)}</div>
     ${all.filter((each) => each.parts.some(isItem)).map(items)}
     <footer class="row">${KEYS}${d.spans.some((each) => each.part_count > each.parts.length) ?
-      html`<span>At most 200 operations of a visit are drawn.</span>` : ''}${d.earlier ? link('Earlier', d.spans[0].seq) :
-        ''}${d.before ? link('Latest', '') : ''}</footer></section>`;
+      html`<span>At most 200 operations of a visit are drawn.</span>` : ''}${pages(d, page)}</footer></section>`;
 }

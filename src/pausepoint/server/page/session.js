@@ -3,9 +3,10 @@ import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
 import { get, of } from './api.js';
 import { at, bar, item, more, ROWS, status } from './shapes.js';
-import { capital, counted, later, money, number, spent, time } from './words.js';
+import { capital, counted, later, money, number, spent, sum, time } from './words.js';
 import { course } from './course.js';
 import { cost } from './cost.js';
+import { overview } from './overview.js';
 import { question } from './inbox.js';
 import * as state from './state.js';
 import * as history from './history.js';
@@ -34,26 +35,59 @@ const TABS = { state, conversation, operations, history, output, artifacts, file
 export const title = ({ path }) => path[1];
 export const topics = ({ path }) => [`session:${path[1]}`];
 
-let kept = {}, due = null;  // what changes only with the session's mark; the next reading
+let kept = {}, sums = {}, due = null;  // what changes only with the session's mark; its totals; the next reading
 
-async function visits({ session_id, etag, status: word }, before) {
-  const base = of(session_id), mark = `${session_id} ${etag} ${before}`, query = { before, limit: ROWS };
+// A page of visits: the last ones, those before a record, or those from a visit on. A visit that does not exist is told.
+async function paged(base, before, from) {
+  const read = (query) => get(base + '/spans', { ...query, limit: ROWS });
+  if (!from) return { spans: (await read({ before })).spans };
+  try {
+    const { spans } = await read({ at: from }), last = spans.findLast((each) => each.seq)?.seq;
+    return { spans, until: last && last + 1 };
+  } catch (problem) {
+    if (problem.status !== 404 && problem.status !== 400) throw problem;
+    return { ...await paged(base), missed: problem.message };
+  }
+}
+
+// Adding up costs as much as the session is long, so it takes at most a twentieth of the time.
+async function added(base, mark, before) {
+  const key = `${base} ${mark} ${before}`;
+  if (sums.key === key && Date.now() < sums.until) return sums.found;
+  const began = Date.now(), found = await get(base + '/totals', { before });
+  sums = { key, found, until: Date.now() + 20 * (Date.now() - began) };
+  return found;
+}
+
+async function visits({ session_id, etag, status: word }, before, from) {
+  const base = of(session_id), mark = `${session_id} ${etag} ${before} ${from}`;
   if (kept.mark === mark) return kept;
-  const [{ spans }, { checkpoints }, plan] = await Promise.all([get(base + '/spans', query), get(base + '/checkpoints', query),
-    get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }))]);
+  const planned = get(base + '/plan').then((found) => ({ plan: found }), (problem) => ({ planRefused: problem.message }));
+  const { spans, until, missed } = await paged(base, before, from);
+  const ended = spans.filter((each) => each.seq), isPage = before || (from && !missed), isLong = isPage || ended.length >= ROWS || spans.some((each) => each.part_count > each.parts.length);
+  const [{ checkpoints }, totals] = await Promise.all([get(base + '/checkpoints', { before: until ?? before, limit: ROWS }),
+    isLong && added(base, word, isPage && ended[0] ? ended[0].seq : '')]);
+  const found = totals ? { totals, page: pageOf(totals, ended, isPage) } : {};
   // a visit that is only about to begin, after a rewind, is left out
-  const begun = spans.filter((each) => each.ended_at || each.parts[0] || !/ready|paused/.test(word));
-  return kept = { mark, spans: begun, points: checkpoints.filter((each) => !each.redacted), ...plan };
+  const begun = spans.filter((each) => each.ended_at || each.parts[0] || each.failed[0] || !/ready|paused/.test(word));
+  return kept = { mark, spans: begun, missed, points: checkpoints.filter((each) => !each.redacted), ...found, ...await planned };
+}
+
+// Where a page of visits is among all of them, also those that a rewind has undone.
+function pageOf({ steps, earlier }, ended, isPage) {
+  const all = Math.max(sum(steps, 'count') + sum(steps, 'undone'), ended.length), before = isPage ? earlier : all - ended.length;
+  return { all, first: before + 1, last: before + ended.length, isPage };
 }
 
 export async function load({ path, query }, page) {
   const s = await get(of(path[1]));
   if (!page.may('viewer')) return { s };
-  const before = query.get('before') ?? '', tab = query.get('tab') in TABS ? query.get('tab') : 'state';
-  const d = { s, tab, before, query, ...await visits(s, before) };
-  d.earlier = d.spans.filter((each) => each.seq).length >= ROWS;
+  const before = query.get('before') ?? '', from = query.get('from') ?? '', tab = query.get('tab') in TABS ? query.get('tab') : 'state';
+  const d = { s, tab, before, query, ...await visits(s, before, from) };
+  d.before ||= d.page && d.page.last < d.page.all;  // the present state is not on this page
   d.to = (changes) => `${href(path[1])}?${new URLSearchParams({ ...Object.fromEntries(page.route.query), ...changes })}`;
-  d.end = () => ['running', 'pausing', 'waiting', 'sleeping'].includes(d.s.status) && !before ? Date.now() : Date.parse(d.s.updated_at);
+  d.now = () => ['running', 'pausing', 'waiting', 'sleeping'].includes(d.s.status) ? Date.now() : Date.parse(d.s.updated_at);
+  d.end = () => d.page && d.page.last < d.page.all ? Date.parse(d.s.updated_at) : d.now();
   return Object.assign(d, await TABS[tab].load?.(d, page));
 }
 
@@ -142,4 +176,4 @@ const tabs = (d, page) => html`<section class="sheet" aria-label="Details"><div 
   html`<a role="tab" id="tab-${name}" href=${d.to({ tab: name })} aria-selected=${d.tab === name}>${capital(name)}</a>`)}</div>
   <div role="tabpanel" aria-labelledby="tab-${d.tab}">${TABS[d.tab].view(d, page)}</div></section>`;
 
-export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? [course(d, page), tabs(d, page)] : ''}</div>`;
+export const view = (d, page) => html`${head(d, page)}<div class="stack">${why(d, page)}${d.spans ? [course(d, page), overview(d), tabs(d, page)] : ''}</div>`;

@@ -63,9 +63,21 @@ function statuses(page, { status: chosen, workflow, ...others }) {
 const select = (asked, name, options) => html`<select class="in short" name=${name} aria-label=${name}>
   ${options.map((key) => html`<option value=${key} .selected=${key === (asked[name] ?? options[0])}>${name}: ${key || 'any'}</option>`)}</select>`;
 
-const filters = (page, asked) => html`<div class="filters" role="search" @change=${({ target }) => go(page, target.name, target.value.trim())}>
+// Days are those of the reader: since the first moment of one, until the last moment of another.
+const DAY = 8.64e7, DAYS = { since: ['Changed on or after', 0], until: ['Changed on or before', DAY] };
+const dayOf = (moment, shift) => Number.isNaN(Date.parse(moment)) ? '' : new Date(Date.parse(moment) - shift - new Date(moment).getTimezoneOffset() * 60_000).toISOString().slice(0, 10);
+const day = (asked, [name, [label, shift]]) => html`<label class="row small dim">${label} <input class="in short" type="date" name=${name}
+  .value=${asked[name] ? dayOf(asked[name], shift && 1) : ''}></label>`;
+
+function valueOf({ name, value }) {
+  if (!DAYS[name] || !value) return value.trim();
+  const [year, month, date] = value.split('-').map(Number);
+  return new Date(year, month - 1, date + (DAYS[name][1] ? 1 : 0)).toISOString();
+}
+
+const filters = (page, asked) => html`<div class="filters" role="search" @change=${({ target }) => go(page, target.name, valueOf(target))}>
   <input class="in" type="search" name="text" placeholder="Search id, owner, tag, error, reason" aria-label="Search sessions" .value=${asked.text ?? ''}>
-  ${select(asked, 'workflow', ['', ...Object.keys(page.now.counts).sort()])}${select(asked, 'sort', ['created', 'updated', 'spent', 'workflow', 'id'])}
+  ${select(asked, 'workflow', ['', ...Object.keys(page.now.counts).sort()])}${select(asked, 'sort', ['created', 'updated', 'spent', 'workflow', 'id'])}${Object.entries(DAYS).map((each) => day(asked, each))}
   ${FURTHER.filter((name) => asked[name]).map((name) => chip(page, `${name} ${asked[name]} ×`, name))}${statuses(page, asked)}</div>`;
 
 // verbs for what is selected, or for all that match
@@ -123,9 +135,10 @@ const table = (page, sessions) => html`<table>
     ${shown().map(([name, [, look]]) => html`<th class="opt ${look}">${name}</th>`)}</tr></thead>
   <tbody>${repeat(nested(sessions), ([s]) => s.session_id, (each) => row(each, page))}</tbody></table>`;
 
-const EMPTY = html`<p class="empty"><b>No session matches</b>Start one with <code>pausepoint run</code>, or <a href="#/sessions">show all</a>.</p>`;
+const EMPTY = html`<p class="empty"><b>No session matches</b><a href="#/start">Start one</a>, or <a href="#/sessions">show all</a>.</p>`;
 
-export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}</div>${filters(page, asked)}
+export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}${page.may('operator') ?
+  html`<a class="b main" href="#/start${asked.workflow ? `?workflow=${encodeURIComponent(asked.workflow)}` : ''}">Start a session</a>` : ''}</div>${filters(page, asked)}
   ${damaged.map(({ error }) => html`<div class="note bad" role="alert"><p>${error}</p></div>`)}
   <section class="sheet" aria-label="List of sessions">${sessions.length ? table(page, sessions) : EMPTY}
     <footer class="row"><a class="b tiny" href=${address(page)} ?hidden=${!asked.after}>First page</a>

@@ -1,6 +1,6 @@
 // The dialogs of a session's verbs. Each verb that runs something shows first what it would run, and why.
 import { html } from './marks.js';
-import { of, post, Problem } from './api.js';
+import { act, address, get, of, post, Problem } from './api.js';
 import { at, ROWS } from './shapes.js';
 import { capital, counted, local, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
@@ -8,7 +8,7 @@ import { drawn, forget, readValue } from './form.js';
 import { Large, read } from './state.js';
 import { tell } from './toast.js';
 
-const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad' };
+const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad', redact: 'quiet bad' };
 
 // The past of an agent at the gate is in the agent, so nothing here can change it.
 export function can({ status, guest, workflow }) {
@@ -18,8 +18,46 @@ export function can({ status, guest, workflow }) {
     fork: !isAgent, edit: !isAgent && !isHeld, cancel: !isOver };
 }
 
-export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ?
-  html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>` : '')}</div>`;
+const button = (verb, d, page) => html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>`;
+
+// Only an administrator takes a session out of the store, or a part of it.
+const leave = (d, page) => html`<a class="b quiet" href=${address(of(d.s.session_id) + '/export')} download>Export</a>${d.points ? button('redact', d, page) : ''}<button
+  class="b quiet bad" @click=${() => remove(d, page)}>Delete…</button>`;
+
+export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ? button(verb, d, page) : '')}${
+  page.may('admin') ? leave(d, page) : ''}</div>`;
+
+// Say what would be deleted, with its children. The person types the id, because nothing brings it back.
+function remove({ s: { session_id: id } }, page) {
+  page.ask({
+    title: `Delete ${id}`, say: 'Delete it permanently', isBad: true,
+    body: () => html`<p class="dim">Its state, history, files and questions are deleted, and those of its children. Only a note stays: who deleted it,
+      when, and why. Artifacts in its folder stay. Export it first to keep a copy.</p>${why}<label class="field">Type the id of the session<input class="in mono"
+        name="typed" autocomplete="off" required></label>`,
+    plan: async () => {
+      const { sessions } = await get(of(id) + '/tree'), busy = sessions.filter((each) => ['running', 'pausing'].includes(each.status));
+      return html`<p class="dim">${counted(sessions.length, 'session')} would be deleted:</p><ul class="planlist" aria-label="Plan" tabindex="0">${sessions.slice(0, ROWS).map((each) =>
+        html`<li><span class="verdict ${busy.includes(each) ? 'stop' : 'failed'}">${each.status}</span><b class="mono clip">${each.session_id}</b><span class="dim">${
+          busy.includes(each) ? 'It runs. Pause or cancel it first.' : each.workflow}</span></li>`)}</ul>`;
+    },
+    send: async ({ reason, typed }) => {
+      if (typed.trim() !== id) throw new Problem(400, { detail: 'This is not the id of the session. Nothing was deleted.' });
+      await act('DELETE', of(id), { reason });
+      tell(`${id} is deleted.`);
+      page.go('#/sessions');
+    },
+  });
+}
+
+async function redact({ s: { session_id: id }, event }) {
+  const names = event ? [] : Object.keys(await read(id));
+  return {
+    say: 'Redact', said: 'is redacted', plan: null, isBad: true, extra: why, title: 'Redact',
+    text: event ? `The content of “${event.summary}” is removed permanently, also from earlier states. The history still says that it existed, and who removed it.` :
+      'A field is emptied in every record of the history, with the results of the operations that made it. Its value becomes the default of the workflow. Nothing brings it back.',
+    fields: event ? form({}) : form({ field: { title: 'Field', enum: names } }, ['field']), asks: (given) => event ? { event: event.cursor } : given,
+  };
+}
 
 const row = ([verdict, name, text, kind = verdict.split(' ')[0]]) =>
   html`<li><span class="verdict ${kind}">${verdict}</span><b class="mono clip">${name}</b><span class="dim">${local(text)}</span></li>`;
@@ -117,7 +155,7 @@ const VERBS = {
   send: () => ({ title: 'Send a message to', say: 'Send', said: 'has the message', plan: null, extra: '',
     fields: form({ message: { description: 'JSON, or else text' } }, ['message']), asks: ({ message }) => ({ value: lenient(message) }) }),
   wake: () => ({ path: 'resume', say: 'Wake now', said: 'is woken', extra: '', text: 'Its timer ends now.', asks: () => ({ wake: true }) }),
-  resume, rewind, fork, edit: change,
+  resume, rewind, fork, redact, edit: change,
 };
 
 export async function ask(verb, d, page) {
@@ -144,8 +182,8 @@ export async function ask(verb, d, page) {
 
   const send = (given) => tried(async () => {
     const found = await post(`${of(id)}/${it.path}`, request(given), { 'if-match': etag });
-    tell([`${found.session_id} ${it.said}.`, ...(found.drivers ?? []).map((each) => each.advice)].join(' '));
-    await (found.session_id === id ? page.load() : page.go('#' + of(found.session_id)));
+    tell([`${found.session_id ?? id} ${it.said}.`, ...(found.drivers ?? []).map((each) => each.advice)].join(' '));
+    await ((found.session_id ?? id) === id ? page.load() : page.go('#' + of(found.session_id)));
   });
 
   // A complaint about a field is drawn beside it.

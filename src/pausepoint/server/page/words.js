@@ -5,6 +5,7 @@ const UNITS = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
 const SIZES = ['bytes', 'KiB', 'MiB', 'GiB'];
 
 export function span(seconds) {
+  if (seconds > 0 && seconds < 0.0005) return '< 1 ms';
   if (seconds < 0.95) return `${Math.round(seconds * 1000)} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   const at = UNITS.findIndex(([size]) => seconds >= size), [size, unit] = UNITS[at], [smaller, part] = UNITS[at + 1] ?? [size];
@@ -21,6 +22,12 @@ const moment = (text) => (when) => when ? html`<time datetime=${when} title="${n
 export const time = moment(ago);
 export const later = moment((when) => since(when) > 0 ? 'now' : `in ${span(-since(when))}`);
 export const clock = moment((when) => new Date(when).toLocaleTimeString([], { timeStyle: 'medium' }));
+
+// A time of day, as exactly as something that lasts so many milliseconds needs it.
+export function exact(when, long) {
+  const seconds = long < 3.6e6 && { second: '2-digit' }, parts = long < 10_000 && { fractionalSecondDigits: 3 }, day = long > 8.64e7 && { month: 'short', day: 'numeric' };
+  return new Date(when).toLocaleTimeString([], { hour: '2-digit', minute: '2-digit', ...seconds, ...parts, ...day });
+}
 
 // The server's moments in a text, in the reader's own time zone.
 export const local = (text) => text?.replace(/\d{4}-\d\d-\d\dT[\d:.+-]+\d/g, (when) => new Date(when).toLocaleString());
