@@ -44,7 +44,10 @@ class Failures:
             self.broken[report.nodeid] = first_error(str(report.longrepr))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        self.seconds[report.nodeid] += report.duration
+        if report.skipped:
+            self.seconds.pop(report.nodeid, None)  # how long it takes is not known
+        else:
+            self.seconds[report.nodeid] += report.duration
         if report.skipped and isinstance(report.longrepr, tuple | list):  # an expected failure has another form
             self.skipped[str(report.longrepr[2]).removeprefix("Skipped: ")] += 1
         if report.when == "call":

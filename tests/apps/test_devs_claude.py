@@ -43,6 +43,7 @@ def gated(api: Api, tmp_path: Path, forks: Forks) -> Gated:
     return Gated(tmp_path, forks)
 
 
+@pytest.mark.long
 def test_three_agents_stop_at_their_next_call_and_survive_a_kill_of_the_process(gated: Gated) -> None:
     first = gated.begun()
     is_paused(gated)

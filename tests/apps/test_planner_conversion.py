@@ -91,6 +91,7 @@ def text_of(path: Path) -> str:
 
 
 @needs_pandoc
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["book.docx", "book.epub", "book.html", "book.htm"])
 def test_the_headings_of_a_document_are_topics_and_sections(engine: BlockingEngine, tmp_path: Path, name: str) -> None:
     path = made(tmp_path / name, BOOK, "--standalone", "--metadata", "title=The sea", *["--to=html"] * (".h" in name))
@@ -159,6 +160,7 @@ def test_a_document_in_a_folder_is_a_chapter(engine: BlockingEngine, tmp_path: P
 
 
 @needs_pandoc
+@pytest.mark.long
 def test_a_session_needs_neither_the_document_nor_pandoc_later(here: Path, call: Call) -> None:
     path = made(here / "book.docx", BOOK)
     options = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]

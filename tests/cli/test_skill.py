@@ -63,6 +63,7 @@ def test_the_program_and_the_commands_of_the_skill_do_what_it_says(tmp_path: Pat
     assert set(re.findall(r"`pausepoint ([a-z-]+)", text)) <= COMMANDS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.skipif(find() is None, reason="Claude Code is not installed: make programs")
 def test_claude_code_loads_the_skill_and_follows_it(tmp_path: Path) -> None:
     """The transcript of the real program: it knows the skill, reads it, and one of its commands runs."""

@@ -192,6 +192,11 @@ class Agents:
         settings = {"hooks": {event: [{"matcher": "*", "hooks": [hook]}] for event in events}}
         (self.folder / ".claude" / "settings.json").write_text(json.dumps(settings))
 
+    def transcript(self, session: str) -> str:
+        """Return what Claude Code has written down about a session so far."""
+        files = (Path(self.environ["CLAUDE_CONFIG_DIR"]) / "projects").rglob(f"{session}.jsonl")
+        return "".join(file.read_text() for file in files)
+
     def start(self, prompt: str, *options: str, tools: str = "Bash Agent Read") -> subprocess.Popen[str]:
         """Start an agent that works on a prompt and prints its result as JSON."""
         words = [self.command, "-p", prompt, "--output-format", "json", "--allowedTools", tools, *options]

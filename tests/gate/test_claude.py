@@ -58,6 +58,7 @@ def shape(found: list[Record]) -> list[tuple[str, str, bool]]:
     return [(each["hook_event_name"], each.get("tool_name", ""), "agent_id" in each) for each in found]
 
 
+@pytest.mark.long
 def test_the_fake_agent_fires_the_hooks_that_claude_code_fires(api: Api, agents: Agents) -> None:
     api.plans["all"] = [
         [effect("plain")],
@@ -94,6 +95,7 @@ def test_the_fake_agent_fires_the_hooks_that_claude_code_fires(api: Api, agents:
     assert all(needed <= each.keys() for each in real if each["hook_event_name"] == "PreToolUse")
 
 
+@pytest.mark.long
 def test_calls_that_only_read_and_sub_agents_come_to_their_hooks_at_the_same_time(api: Api, agents: Agents) -> None:
     sub = {"description": "part", "prompt": "[plan part]", "subagent_type": "general-purpose"}
     api.plans["all"] = [[Call("Read", {"file_path": "a"}), bash("ls"), Call("Agent", sub), Call("Agent", sub)]]
@@ -113,6 +115,7 @@ def waiting(agents: Agents) -> list[Record]:
     return [each for each in records(agents) if each["hook_event_name"] == "PreToolUse"]
 
 
+@pytest.mark.long
 def test_a_killed_session_is_resumed_with_the_call_that_waited(api: Api, agents: Agents) -> None:
     api.plans["all"] = [[effect("one")], [effect("two")], [effect("three")]]
     hold = agents.folder.parent / "log.hold"

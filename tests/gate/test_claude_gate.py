@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from pausepoint import Engine
 from tests.gate.claude import Agents, Api, Call, Window, bash, effect, result
 from tests.gate.kit import Project
@@ -38,6 +40,7 @@ async def is_completed(engine: Engine) -> bool:
     return {info.status.value for info in await engine.sessions()} == {"completed"}
 
 
+@pytest.mark.long
 @on_loop
 async def test_three_agents_stop_at_one_pause_and_each_call_is_made_once(
     api: Api, agents: Agents, project: Project
@@ -65,6 +68,7 @@ async def test_three_agents_stop_at_one_pause_and_each_call_is_made_once(
         assert spent == {f"claude-{str(each['session_id'])[:8]}": 110 * (CALLS + 1) for each in results}
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_restricted_command_needs_a_yes_and_needs_no_other_permission(
     api: Api, agents: Agents, project: Project, tmp_path: Path
@@ -98,6 +102,7 @@ async def question(engine: Engine, command: str) -> str:
     return found[0]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
     api: Api, agents: Agents, project: Project
@@ -109,6 +114,8 @@ async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
         await until(lambda: len(project.done) >= 1)
         await engine.pause_all(wait=True)
         await until(lambda: any(gate.waiting for gate in gates))
+        # Claude Code writes its transcript with a delay. Killed before that, it makes the first call again.
+        await until(lambda: agents.transcript(session).count('"tool_result"') == project.done.total())
         first.send_signal(signal.SIGKILL)
         await asyncio.to_thread(first.wait)
         await until(lambda: not any(gate.waiting for gate in gates))  # its hook has ended, too
@@ -125,6 +132,7 @@ async def test_a_killed_agent_continues_in_its_session_without_repeating_a_call(
         assert [info.session_id for info in await engine.sessions()] == [f"claude-{session[:8]}"]
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_call_that_a_person_interrupts_in_the_window_is_over(
     api: Api, agents: Agents, project: Project

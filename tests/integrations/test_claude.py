@@ -41,6 +41,7 @@ async def asked(engine: Engine) -> Question:
     return question
 
 
+@pytest.mark.long
 def test_the_store_keeps_all_contracts_of_the_sdk(forks: ForkServer, tmp_path: Path) -> None:
     """The suite takes a new store for each of its 14 contracts, and one to see which methods there are."""
     running = forks.start(f"{SCENES}:conformance", folder=str(tmp_path))
@@ -136,6 +137,7 @@ async def test_without_a_name_the_answer_is_not_found_again(forks: ForkServer, t
         assert again.is_alive()
 
 
+@pytest.mark.long
 def test_a_request_that_nobody_answers_in_time_is_denied(forks: ForkServer, tmp_path: Path) -> None:
     running = forks.start(f"{SCENES}:request", folder=str(tmp_path), expires=0.1)
     assert running.hear() == {"behavior": "deny", "message": "No person answered in time."}
@@ -146,6 +148,7 @@ def test_the_benchmark_runs(forks: ForkServer, tmp_path: Path) -> None:
     assert figures == {"store": 2, "file": 2, "load": 5, "read": 5}
 
 
+@pytest.mark.long
 @on_loop
 async def test_claude_code_is_paused_cancelled_and_continues_from_the_store_on_another_machine(
     forks: ForkServer, tmp_path: Path

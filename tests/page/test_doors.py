@@ -238,6 +238,7 @@ def test_a_field_is_redacted(person: Person) -> None:
     assert stored.values["anything"] is None
 
 
+@pytest.mark.long
 def test_only_an_administrator_is_offered_to_take_a_session_out(chrome: Browser, server: Served) -> None:
     server.run(server.engine.start(digest, reader="x", session_id="digest-x", paused=True))
     with visit(chrome, server) as person:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from pydantic_core import core_schema
 
-from pausepoint import Context, Engine, Status
+from pausepoint import Context, Engine, Status, workflow
 from pausepoint.errors import RoundsExhausted
+from pausepoint.runtime import questions
 from tests.questions.kit import Address, Asking, ended, one_step, statuses, waits
 from tests.support.chat import history
 from tests.support.loop import on_loop
@@ -51,6 +52,34 @@ async def test_after_the_last_round_the_session_pauses_and_resume_asks_anew() ->
         await session.answer(3)
         assert await ended(session) == 3
         assert await statuses(session) == ["CANCELLED", "COMPLETED"]
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@on_loop
+async def test_an_answer_that_arrives_while_another_one_is_refused_counts(
+    rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was lost, and woke the session again and again."""
+    refuse = questions._Asking._next_round
+
+    async def refused_late(asking: Any, asked: Any, again: Any, signal: Any) -> None:
+        if signal.n == 1:
+            await session.send("yes")
+        await refuse(asking, asked, again, signal)
+
+    monkeypatch.setattr(questions._Asking, "_next_round", refused_late)
+
+    @workflow
+    async def asks(ctx: Context) -> str:
+        return str(await ctx.ask("Publish it?", choices=["yes", "no"], rounds=rounds))
+
+    async with Engine(":memory:", workflows=[asks]) as engine:
+        session = await engine.start(asks)
+        await waits(session)
+        await session.send("maybe")
+        assert (await session.outcome()).result == "yes"
+        assert await statuses(session) == ["COMPLETED"]
+        assert (await engine.verify()).ok
 
 
 @pytest.mark.long

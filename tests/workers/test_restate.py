@@ -79,6 +79,7 @@ def effects(folder: Path) -> Counter[str]:
     return Counter(line.split()[0] for line in file.read_text().splitlines()) if file.exists() else Counter()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_killed_worker_loses_nothing_and_repeats_only_what_was_in_flight(
     server: Restate, tmp_path: Path
@@ -138,6 +139,7 @@ async def _is(engine: Engine, session_id: str, status: Status) -> bool:
     return (await engine.session(session_id).info()).status is status
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_store_may_be_in_postgres(server: Restate, tmp_path: Path) -> None:
     port = free_port()
@@ -172,6 +174,7 @@ async with Engine(args[0]) as engine:
 """
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_held_session_and_one_without_a_slot_are_tried_again_and_an_unknown_one_is_refused(
     server: Restate, tmp_path: Path
@@ -195,6 +198,7 @@ async def test_a_held_session_and_one_without_a_slot_are_tried_again_and_an_unkn
             await async_until(lambda: _is(engine, "second", Status.COMPLETED))
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_worker_of_the_page_drives_the_agent_before_and_after_an_answer(
     server: Restate, tmp_path: Path

@@ -388,6 +388,17 @@ def changed(facts: QuestionFacts, change: QuestionChange, at: int) -> QuestionFa
     )  # fmt: skip
 
 
+def next_round(facts: QuestionFacts, before: QuestionFacts, read: Sequence[int]) -> QuestionFacts:
+    """Return the facts of a question that is asked again. ``read`` are the answers that the step has read.
+
+    An answer that arrived while the step refused another one stays: it answers this round.
+    """
+    facts = replace(facts, created_at=before.created_at, refused=before.refused)
+    if before.answer is None or before.answer in read:
+        return facts
+    return replace(facts, status=before.status, answer=before.answer)
+
+
 def settled(facts: QuestionFacts, unread: Sequence[int], ended: str | None) -> QuestionStatus:
     """Return the final status of an open question whose visit is over. ``unread`` are signals that no step read."""
     used = facts.status is QuestionStatus.RESUMED and facts.answer not in unread

@@ -303,8 +303,14 @@ class _Asking(Pending[Any]):
         return await conclude(self.visit, self.operation, result, value, self.frame, self.rivals, outcome, **facts)
 
     async def _next_round(self, asked: Asked, again: AskAgain, signal: SignalRecord) -> None:
-        """Ask again with the reason. The question waits as long as in the first round."""
+        """Ask again with the reason. The question waits as long as in the first round.
+
+        If another answer has arrived meanwhile, it answers the next round. After the last one it is read instead.
+        """
         if asked.round >= asked.rounds:
+            row = await self.visit.uninterrupted(self.host.question(asked.id))
+            if row is not None and row.answer is not None and row.answer.n != signal.n:
+                return
             text = (
                 f"no answer to {asked.text!r} was valid in {asked.rounds} round{'s' if asked.rounds > 1 else ''}."
                 f" Resume the session to ask again. Last reason: {again}"
@@ -335,7 +341,7 @@ class _Asking(Pending[Any]):
     # time
 
     async def _expire(self, asked: Asked, row: QuestionRow) -> Done | None:
-        if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked, row.facts.answer):
+        if row.facts.status is QuestionStatus.WAITING and not await self._note_expiry(asked):
             return None  # an answer arrived at the last moment
         if self.spec.on_expiry == "default":
             return Done(await self._conclude(self.spec.result, self.spec.default))
@@ -345,14 +351,14 @@ class _Asking(Pending[Any]):
         text = f"nobody answered {asked.text!r} in time. Resume the session to ask again."
         return await self._give_up("expired", asked, text, "")
 
-    async def _note_expiry(self, asked: Asked, wrong: int | None) -> bool:
-        """Record that the question expired. ``wrong`` is an answer of the wrong form, which is consumed with it."""
+    async def _note_expiry(self, asked: Asked) -> bool:
+        """Record that the question expired. An answer of the wrong form is dropped with it."""
         self.visit.check_open()
         data = {"question_id": asked.id, "then": self.spec.on_expiry}
         change = QuestionChange(asked.id, QuestionStatus.EXPIRED)
         noting = self.host.note(
             "question.expired", f"nobody answered {asked.text!r} in time", data, only_if_waiting=asked.id,
-            questions=(change,), consume=() if wrong is None else (wrong,),
+            questions=(change,),
         )  # fmt: skip
         return await self.visit.uninterrupted(noting)
 

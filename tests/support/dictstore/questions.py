@@ -133,15 +133,17 @@ class Questions(Requests):
             if known is None:
                 self.data.last_question = known = self.data.last_question + 1
             before = kept.questions.get(known, facts)
-            kept.questions[known] = replace(
-                facts, seq=commit.records[0].seq, created_at=before.created_at, refused=before.refused
-            )
+            facts = replace(facts, seq=commit.records[0].seq)
+            kept.questions[known] = questions.next_round(facts, before, commit.consume)
         changes = {each.id: each for each in commit.questions}
         over = commit.settles or commit.ended in ("completed", "cancelled")
         opened = [(n, each) for n, each in kept.questions.items() if each.status in OPEN]
         for n, facts in opened:
             if (change := changes.get(facts.id)) is not None:
+                dropped = facts.answer
                 facts = kept.questions[n] = questions.changed(facts, change, commit.updated_at)
+                if facts.answer is None:
+                    kept.inbox = [unread for unread in kept.inbox if unread != dropped]
             if over and facts.status in OPEN:
                 status = settled(facts, kept.inbox, commit.ended)
                 last = QuestionChange(facts.id, status)

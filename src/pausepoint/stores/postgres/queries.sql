@@ -978,11 +978,13 @@ INSERT INTO questions (
 VALUES (?1, ?2, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT (id) DO UPDATE SET
     seq = excluded.seq, status = excluded.status, version = excluded.version,
-    seen = excluded.seen, updated_at = excluded.updated_at, expires_at = excluded.expires_at, answer = NULL, told = 0,
-    sum = excluded.sum
+    seen = excluded.seen, updated_at = excluded.updated_at, expires_at = excluded.expires_at, answer = excluded.answer,
+    told = 0, sum = excluded.sum
 
--- name: asked_since
-SELECT created_at, refused FROM questions WHERE id = ?
+-- name: question_before
+SELECT n, session, root, id, key, seq, status, version, seen, created_at, updated_at, expires_at, answer, told, refused,
+    sum
+FROM questions WHERE id = ?
 
 -- name: change_question
 UPDATE questions SET status = ?, updated_at = ?, expires_at = ?, answer = ?, told = ?, refused = ?, sum = ? WHERE n = ?

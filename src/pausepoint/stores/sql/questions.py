@@ -18,7 +18,7 @@ from msgspec.structs import astuple, replace
 from pausepoint.errors import DamagedRecord
 from pausepoint.model.commits import Commit
 from pausepoint.model.cursors import QUESTIONS
-from pausepoint.model.questions import NEVER, Inquiry, QuestionRow, QuestionSort, changed, settled
+from pausepoint.model.questions import NEVER, Inquiry, QuestionRow, QuestionSort, changed, next_round, settled
 from pausepoint.model.records import SignalRecord
 from pausepoint.model.sessions import Position, QuestionChange, QuestionFacts, QuestionStatus
 from pausepoint.stores import checksums as sums
@@ -139,17 +139,20 @@ def attach(connection: Connection, commit: Commit, head: int) -> None:
     for facts in commit.asks:
         (root,) = one(connection, connection.queries["root_of"], commit.key)
         place, seq = head - len(commit.records) + 1, commit.records[0].seq
-        open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq)))
+        open_one(connection, commit.key, root, place, _in_next_round(connection, replace(facts, seq=seq), commit))
     changes = {each.id: each for each in commit.questions}
     for kept in open_ones(connection, commit.key) if changes else ():
         if (wanted := changes.get(kept.facts.id)) is not None:
-            _write(connection, kept, changed(kept.facts, wanted, at))
+            facts = changed(kept.facts, wanted, at)
+            _write(connection, kept, facts)
+            if kept.facts.answer is not None and facts.answer is None:  # unread, it would wake the session for ever
+                connection.execute(connection.queries["consume"], (commit.key, kept.facts.answer))
+                connection.execute(connection.queries["look_for_mail"], (commit.key,))
 
 
-def _in_next_round(connection: Connection, facts: QuestionFacts) -> QuestionFacts:
-    """Return the facts for the next round, which keep the creation time and the count of refused answers."""
-    before = one(connection, connection.queries["asked_since"], UUID(facts.id).bytes)
-    return facts if before is None else replace(facts, created_at=before[0], refused=before[1])
+def _in_next_round(connection: Connection, facts: QuestionFacts, commit: Commit) -> QuestionFacts:
+    row = one(connection, connection.queries["question_before"], UUID(facts.id).bytes)
+    return facts if row is None else next_round(facts, _stored_question(row).facts, commit.consume)
 
 
 def settle(connection: Connection, commit: Commit) -> None:

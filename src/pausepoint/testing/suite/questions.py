@@ -327,6 +327,32 @@ class AskingTests(Suite):
             assert (await store.answer(said(question=facts.id, seen=again.seen))).verdict == "taken"
 
     @on_loop
+    async def test_an_answer_that_arrives_while_a_step_refuses_another_one_answers_the_next_round(
+        self, place: Place
+    ) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            facts = await asks(driver)
+            await store.answer(said(b"{}", shown={}, question=facts.id, message=True))
+            assert (await store.answer(said(question=facts.id))).verdict == "taken"
+            asked = Asked(facts.id, "Again?", round=2)
+            again = replace(facts, version=2, seen=digest(asked), updated_at=9000)
+            await driver.commit(to_payload(WaitBody("/ask", "ask", ask=asked)), asks=(again,), consume=(1,))
+            row = await found(store, facts.id)
+            assert (row.facts.status, row.facts.version, row.facts.answer) == (RESUMED, 2, 2)
+            assert [signal.n for signal in await store.mail(driver.key)] == [2]
+
+    @on_loop
+    async def test_an_unread_answer_is_dropped_with_its_question(self, place: Place) -> None:
+        async with place.store() as store:
+            driver = await started(store)
+            facts = await asks(driver)
+            await store.answer(said(b"{}", shown={}, question=facts.id, message=True))
+            await driver.commit(questions=(QuestionChange(facts.id, QuestionStatus.CANCELLED),))
+            row = await stored(store)
+            assert (row.mail, await store.mail(row.key)) == (False, [])
+
+    @on_loop
     async def test_a_commit_only_if_a_question_waits_is_refused_after_the_answer(self, place: Place) -> None:
         async with place.store() as store:
             driver = await started(store)
