@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pausepoint.cli.documents import AccessTokens, CreatedTokenDocument
 from pausepoint.engine import documents as engine_documents
-from pausepoint.engine import store_documents
+from pausepoint.engine import history_documents, store_documents
 from pausepoint.model.views import Diff
 from pausepoint.server import (
     bodies,
@@ -51,13 +51,13 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path=f"{_ONE}/totals", role="viewer", handler=sessions.totals, query=bodies.Totals,
           answer=documents.TotalsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations", role="viewer", handler=sessions.operations,
-          query=bodies.Operations, answer=engine_documents.OperationsDocument, errors=(404, 410)),
+          query=bodies.Operations, answer=history_documents.OperationsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations/{{id:path}}", role="viewer", handler=sessions.operation,
-          query=NoQuery, answer=engine_documents.OperationDocument, errors=(404, 410)),
+          query=NoQuery, answer=history_documents.OperationDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/conversation", role="viewer", handler=sessions.conversation,
-          query=bodies.Conversation, answer=engine_documents.ConversationDocument, errors=(404, 410)),
+          query=bodies.Conversation, answer=history_documents.ConversationDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/checkpoints", role="viewer", handler=sessions.checkpoints, verb="checkpoints",
-          query=bodies.Checkpoints, answer=engine_documents.CheckpointsDocument, errors=(404, 410)),
+          query=bodies.Checkpoints, answer=history_documents.CheckpointsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/events", role="viewer", handler=sessions.events, verb="events",
           query=bodies.Events, answer=documents.EventPage, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/state", role="viewer", handler=sessions.state, verb="stored", query=bodies.At,
