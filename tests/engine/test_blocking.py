@@ -244,17 +244,17 @@ def test_events_that_are_left_early_are_closed_on_the_loop() -> None:
         session = engine.start(latch.workflow)
         for event in session.events(follow=True):
             assert event.event_type == "session.created"
-            assert list(outer.driver.listeners.sessions) == [session.id]
+            assert list(outer._service.driver.listeners.sessions) == [session.id]
             break
         session.info()  # everything submitted to the loop before is done after this call
         session.info()
-        assert outer.driver.listeners.sessions == {}
+        assert outer._service.driver.listeners.sessions == {}
         latch.opened.set()
 
 
 def test_leaving_the_block_ends_after_the_operation_in_flight_and_leaves_the_session_ready(tmp_path: Path) -> None:
     latch, outer = Latch(), Engine(tmp_path / "a.db")
-    latch.until = lambda: outer.driver.ending
+    latch.until = lambda: outer._service.driver.ending
     with outer as engine:
         engine.start(latch.workflow, text="a b", session_id="one")
         assert latch.reached.wait(PATIENCE)

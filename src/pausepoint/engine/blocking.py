@@ -187,9 +187,8 @@ class BlockingEngine:
     def __init__(self, engine: Engine, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
         self._wrapped = engine
         self._close = close
-        self._interrupts = Interrupts(
-            lambda reason: self._thread.post(engine.driver.abort, reason), lambda: engine.driver.in_flight
-        )
+        driver = engine._service.driver
+        self._interrupts = Interrupts(lambda reason: self._thread.post(driver.abort, reason), lambda: driver.in_flight)
         self._thread = LoopThread(self._interrupts)
         self._ending = threading.Lock()
         self._signals = signals
@@ -346,7 +345,7 @@ class BlockingEngine:
 
     async def _stop(self, reason: str) -> None:
         if reason:
-            await self._wrapped.driver.stop(reason)
+            await self._wrapped._service.driver.stop(reason)
         await self._close()
 
 
