@@ -54,7 +54,7 @@ async def shown(folder: Path) -> dict[str, Any]:
         sessions = sorted(await engine.sessions(), key=lambda info: info.session_id)
         found = {
             "sessions": {info.session_id: await _session(engine, info.session_id) for info in sessions},
-            "schedules": [to_builtins(ScheduleDocument.of(info)) for info in await engine.schedules()],
+            "schedules": [to_builtins(ScheduleDocument.of(info)) for info in await engine.schedules.list()],
             "standing_pause": to_builtins(documents.standing_pause(await engine.standing_pause())),
             "drawers": [each.name for each in await engine.drawers()],
             "verified": str(await engine.verify()),
