@@ -53,7 +53,7 @@ async def _real_sessions(path: Path, count: int) -> None:
     async with Engine(path, workflows=WORKFLOWS, signals=False) as engine:
         for begin in range(0, count, 200):
             await asyncio.gather(*[_start(engine, n) for n in range(begin, min(begin + 200, count))])
-            while engine.driver.runs:
+            while engine._service.driver.runs:
                 await asyncio.sleep(0.01)
 
 

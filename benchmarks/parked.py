@@ -72,7 +72,7 @@ async def _measured(path: Path, count: int) -> tuple[Load, Load, float]:
 
 async def _put_to_sleep(engine: Engine, count: int) -> None:
     sessions = await asyncio.gather(*[engine.start(napping, n=n) for n in range(count)])
-    while engine.driver.runs:
+    while engine._service.driver.runs:
         await asyncio.sleep(0.01)
     await asyncio.sleep(0.2)  # until the one task that waits for the next timer has found it
     assert await sessions[-1].status() is Status.SLEEPING

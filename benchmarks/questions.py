@@ -66,7 +66,7 @@ async def _ask(path: Path, count: int) -> float:
 
 async def _wait_all(engine: Engine, count: int) -> None:
     sessions = await asyncio.gather(*[engine.start(asking, n=n) for n in range(count)])
-    while engine.driver.runs:
+    while engine._service.driver.runs:
         await asyncio.sleep(0.01)
     assert await sessions[-1].status() is Status.WAITING
 

@@ -17,6 +17,9 @@ from pathlib import Path
 from typing import Any, get_overloads
 
 import pausepoint
+from pausepoint.engine.limits import StoreLimits
+from pausepoint.engine.remembered import RequestKeys
+from pausepoint.engine.schedules import StoreSchedules
 from pausepoint.errors import PausepointError
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "api.md"
@@ -32,8 +35,14 @@ GROUPS = {
 }  # fmt: skip
 """The names by purpose. The errors follow."""
 
+PARTS = {"Engine": (StoreSchedules, StoreLimits, RequestKeys)}
+"""The classes of a class's properties. They are listed after it, and nobody imports them."""
+
 SAME = {"BlockingContext": "Context"}
 """A class with the same members as another one: they are listed once."""
+
+GIVEN = {"Context", "BlockingContext", "Session", *(each.__name__ for classes in PARTS.values() for each in classes)}
+"""Classes whose instances people get, and do not make."""
 
 HEAD = """\
 # The Python API
@@ -57,7 +66,9 @@ def render() -> str:
         parts.append(f"## {title}")
         if title == "Errors":
             parts.append("All are subclasses of `PausepointError`. [Errors](errors.md) says what to do about each one.")
-        parts += [part for name in names for part in _of(name, getattr(pausepoint, name))]
+        for name in names:
+            shown = getattr(pausepoint, name), *PARTS.get(name, ())
+            parts += [part for each in shown for part in _of(getattr(each, "__name__", name), each)]
     return "\n\n".join(part.strip("\n") for part in parts) + "\n"
 
 
@@ -97,7 +108,7 @@ def _class(name: str, value: type) -> Iterator[str]:
 def _constructor(name: str, value: type) -> str:
     """Return how an instance is made, if people make instances by calling the class."""
     made = inspect.getattr_static(value, "__init__")
-    if name in ("Context", "BlockingContext", "Session") or not inspect.isfunction(made) or isinstance(value, EnumType):
+    if name in GIVEN or not inspect.isfunction(made) or isinstance(value, EnumType):
         return ""
     if not made.__module__.startswith("pausepoint") or made.__qualname__.split(".")[0] not in _names(value):
         return ""

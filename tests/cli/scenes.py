@@ -373,7 +373,7 @@ def gated(folder: Path) -> None:
 def scheduled(folder: Path) -> None:
     async def act(engine: Engine, job: Any, _: Any) -> None:
         await engine.schedule("daily", job, cron="0 7 * * *")
-        await engine.pause_schedule("daily")
+        await engine.schedules.pause("daily")
 
     stored(project(folder), act)
 

@@ -107,7 +107,7 @@ class Dev(Process):
         async def trigger() -> None:
             async with Engine(self.store, drives="none") as engine:
                 await engine.schedule(name, job, cron="0 0 1 1 *", name=name)
-                await engine.trigger_schedule(name)
+                await engine.schedules.trigger(name)
 
         asyncio.run(trigger())
         wait_for(lambda: (self.folder / f"{name}.began").exists())

@@ -68,7 +68,7 @@ def test_what_is_refused_says_why(words: tuple[str, ...], said: str, tmp_path: P
 def test_a_worker_drives_its_queues_and_ls_says_what_waits_for_a_slot(tmp_path: Path) -> None:
     async def act(engine: Engine) -> None:
         await engine.limit(queue="gpu", most=1)
-        engine.waker.queues = ()  # this engine leaves them to the worker
+        engine._service.waker.queues = ()  # this engine leaves them to the worker
         for name, queue in (("one", "gpu"), ("two", "gpu"), ("other", "default")):
             await engine.start(letter, session_id=name, name="ada", queue=queue, priority=-3)
         await engine.session("one").take_up()

@@ -24,7 +24,7 @@ ADD = ("schedule", "add", "morning", "letter.py", "--cron", "0 7 * * 1-5", "--zo
 def stored(folder: Path) -> list[ScheduleInfo]:
     async def read() -> list[ScheduleInfo]:
         async with Engine(folder / STORE, create=False, drives="none") as engine:
-            return list(await engine.schedules())
+            return list(await engine.schedules.list())
 
     return asyncio.run(read())
 

@@ -280,7 +280,7 @@ def test_doctor_runs_nothing_that_is_due(tmp_path: Path) -> None:
     store = letters(project(tmp_path), ada="Ada")
 
     async def write_back(engine: Engine) -> None:
-        await engine.waker.stop()
+        await engine._service.waker.stop()
         engine.workflows.clear()
         await engine.session("ada").send("thanks")
 

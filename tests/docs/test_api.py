@@ -11,7 +11,7 @@ import pytest
 import pausepoint
 from pausepoint import Engine, Session
 from tools import api_reference
-from tools.api_reference import PAGE, render, signatures, text
+from tools.api_reference import PAGE, PARTS, render, signatures, text
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -22,7 +22,8 @@ def test_the_page_is_up_to_date() -> None:
 def test_every_public_name_has_a_section_with_a_description() -> None:
     found = re.split(r"^### ", render(), flags=re.MULTILINE)[1:]
     described = {part.splitlines()[0]: part for part in found}
-    assert sorted(described) == sorted(pausepoint.__all__)
+    parts = [part.__name__ for classes in PARTS.values() for part in classes]
+    assert sorted(described) == sorted([*pausepoint.__all__, *parts])
     for name, part in described.items():
         prose = re.sub(r"```.*?```", "", part.partition("\n")[2].partition("####")[0], flags=re.DOTALL)
         assert len(prose.split()) >= 4, name

@@ -281,7 +281,7 @@ async def stopped_and_paused() -> list[Event]:
         await session.pause("tea", by="ann")
         await session.outcome()
         await session.resume()
-        await engine.driver.stop("the end")
+        await engine._service.driver.stop("the end")
         found += await _followed(session.events())
     return found
 

@@ -19,7 +19,11 @@ from pydantic import BaseModel
 
 from pausepoint import BlockingContext, Context, Engine, Outcome, Session, Status, Workflow, run, step
 from pausepoint.engine import BlockingEngine, BlockingSelection, BlockingSession, Selection
+from pausepoint.engine.blocking import BlockingRequestKeys, BlockingStoreLimits, BlockingStoreSchedules
 from pausepoint.engine.drawers import Drawer
+from pausepoint.engine.limits import StoreLimits
+from pausepoint.engine.remembered import RequestKeys
+from pausepoint.engine.schedules import StoreSchedules
 from pausepoint.errors import AlreadyRunning, CallRefused, StateRefused, StoreClosed, StoreError, UnknownSession
 from pausepoint.runtime.artifacts import StepArtifact
 from pausepoint.runtime.blocking import BlockingDrawer, BlockingFiles, BlockingStepArtifact, BlockingStepFiles
@@ -90,18 +94,20 @@ def parameters(verb: Any) -> list[inspect.Parameter]:
 
 PAIRS = [
     (Engine, BlockingEngine), (Session, BlockingSession), (Selection, BlockingSelection), (Files, BlockingFiles),
-    (Drawer, BlockingDrawer),
+    (Drawer, BlockingDrawer), (StoreSchedules, BlockingStoreSchedules), (StoreLimits, BlockingStoreLimits),
+    (RequestKeys, BlockingRequestKeys),
 ]  # fmt: skip
+NAMES = [kind.__name__ for kind, _ in PAIRS]
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "selection", "files", "drawer"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=NAMES)
 def test_every_verb_has_its_blocking_form_and_there_is_none_beside(kind: type, blocking: type) -> None:
     missing = sorted(public(kind).keys() - public(blocking).keys())
     assert not missing, f"add a line for each to {blocking.__name__} in {blocking.__module__}: {missing}"
     assert public(blocking).keys() <= public(kind).keys()
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "selection", "files", "drawer"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=NAMES)
 def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind: type, blocking: type) -> None:
     for name, verb in public(kind).items():
         here = public(blocking)[name]
@@ -114,7 +120,7 @@ def test_a_blocking_verb_has_the_parameters_and_the_words_of_the_async_one(kind:
         assert (here.__name__, here.__qualname__) == (name, f"{blocking.__name__}.{name}")
 
 
-@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=["engine", "session", "selection", "files", "drawer"])
+@pytest.mark.parametrize(("kind", "blocking"), PAIRS, ids=NAMES)
 def test_a_blocking_verb_never_gives_something_that_must_be_awaited(kind: type, blocking: type) -> None:
     for name, verb in public(blocking).items():
         returns = str(inspect.signature(getattr(verb, "fget", verb)).return_annotation)
@@ -244,17 +250,17 @@ def test_events_that_are_left_early_are_closed_on_the_loop() -> None:
         session = engine.start(latch.workflow)
         for event in session.events(follow=True):
             assert event.event_type == "session.created"
-            assert list(outer.driver.listeners.sessions) == [session.id]
+            assert list(outer._service.driver.listeners.sessions) == [session.id]
             break
         session.info()  # everything submitted to the loop before is done after this call
         session.info()
-        assert outer.driver.listeners.sessions == {}
+        assert outer._service.driver.listeners.sessions == {}
         latch.opened.set()
 
 
 def test_leaving_the_block_ends_after_the_operation_in_flight_and_leaves_the_session_ready(tmp_path: Path) -> None:
     latch, outer = Latch(), Engine(tmp_path / "a.db")
-    latch.until = lambda: outer.driver.ending
+    latch.until = lambda: outer._service.driver.ending
     with outer as engine:
         engine.start(latch.workflow, text="a b", session_id="one")
         assert latch.reached.wait(PATIENCE)

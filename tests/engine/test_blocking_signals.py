@@ -23,7 +23,7 @@ def say(*words): print(*words, flush=True)
 def leaving():
     "Whether the engine was told to end."
     ends = [task.get_coro() for task in asyncio.all_tasks() if task.get_coro().__name__ == "_stop"]
-    return any(each.cr_frame.f_locals["self"]._wrapped.driver.ending for each in ends)
+    return any(each.cr_frame.f_locals["self"]._wrapped._service.driver.ending for each in ends)
 
 def waits(where):
     "Whether the main thread is in a function of this name."

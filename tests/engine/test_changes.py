@@ -287,15 +287,15 @@ async def test_only_listeners_of_sessions_that_changed_are_woken(tmp_path: Path)
     async with Engine(tmp_path / "s.db", drives="none") as engine, Engine(tmp_path / "s.db") as other:
         for name in ("busy", "quiet"):
             await (await other.start(letter, session_id=name)).outcome()
-        listening = engine.driver.listening
-        with listening("busy") as busy, listening("quiet") as quiet, engine.driver.listening_to_all() as any_:
-            await _settled(engine.driver.listeners)
+        listening = engine._service.driver.listening
+        with listening("busy") as busy, listening("quiet") as quiet, engine._service.driver.listening_to_all() as any_:
+            await _settled(engine._service.driver.listeners)
             for event in (busy, quiet, any_):
                 event.clear()
             await other.session("busy").send("hello")
             await busy.wait()
             assert any_.is_set()
-            await _settled(engine.driver.listeners)
+            await _settled(engine._service.driver.listeners)
             assert not quiet.is_set()
             await other.pause_all()
             await quiet.wait()

@@ -70,7 +70,7 @@ async def parked(path: Path, *session_ids: str) -> None:
     async with made(path, ManualClock()) as engine:
         for session_id in session_ids:
             await engine.start(sleepy, session_id=session_id)
-            await engine.driver.runs[session_id].finished()
+            await engine._service.driver.runs[session_id].finished()
 
 
 @pytest.fixture
@@ -96,7 +96,7 @@ async def test_everything_is_stopped_in_spite_of_a_damaged_session(path: Path, d
 async def test_a_damaged_session_that_runs_is_stopped_too_and_says_who_asked(path: Path) -> None:
     async with made(path) as engine:
         await engine.start(busy, session_id="d1")
-        run = engine.driver.runs["d1"]
+        run = engine._service.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
         found = await engine.pause_all(by="ann", reason="stop")
         assert found == []
@@ -112,7 +112,7 @@ async def test_a_damaged_session_that_is_named_is_stopped_before_its_damage_is_r
 ) -> None:
     async with made(path) as engine:
         await engine.start(busy, session_id="d1")
-        run = engine.driver.runs["d1"]
+        run = engine._service.driver.runs["d1"]
         damaged(path, ROW.format("d1"))
         with caplog.at_level(logging.ERROR, "pausepoint"), pytest.raises(DamagedRecord, match="'d1'"):
             await engine.session("d1").pause(by="ann")
@@ -231,7 +231,7 @@ async def test_a_damaged_log_does_not_keep_other_sessions_from_waking(path: Path
     async with made(path, clock) as engine:
         for session_id in ("d1", "d2"):
             await engine.start(sleepy, session_id=session_id)
-            await engine.driver.runs[session_id].finished()
+            await engine._service.driver.runs[session_id].finished()
     damaged(path, "UPDATE log SET payload = x'7b7d' WHERE session = 1 AND seq = 1")
     clock.advance(61)
     async with made(path, clock) as engine:

@@ -127,7 +127,7 @@ async def test_asked_sessions_that_have_ended_are_forgotten() -> None:
             session = await engine.start(listening, session_id=f"s{number}")
             await session.send("hello")
             await session.outcome()
-        asked = engine.waker.asked
+        asked = engine._service.waker.asked
         assert asked is not None
         assert len(asked) < 70
 

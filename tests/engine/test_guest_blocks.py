@@ -123,7 +123,7 @@ async def test_a_request_that_is_cancelled_while_it_is_paused_stays_cancelled() 
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        while engine.driver.runs:
+        while engine._service.driver.runs:
             await asyncio.sleep(0)
         assert (await engine.session("t").info()).status is Status.PAUSED
 
@@ -135,7 +135,7 @@ async def test_closing_the_engine_releases_the_session_and_the_next_operation_sa
     async def handler() -> None:
         async with engine.visit(AGENT, session_id="t") as ctx:
             await ctx.do(abs, -1)
-            await engine.driver.stop("shutdown")
+            await engine._service.driver.stop("shutdown")
             assert (await engine.session("t").info()).holder is None
             await asyncio.sleep(0)  # the block's own code is not cancelled
             heard.append(await caught(ctx, ctx.do(abs, -2)))
@@ -150,7 +150,7 @@ async def test_closing_the_engine_releases_the_session_and_the_next_operation_sa
 async def test_a_block_that_ends_after_its_session_was_released_is_parked() -> None:
     async def handler() -> None:
         async with engine.visit(AGENT, session_id="t") as ctx:
-            await engine.driver.stop("shutdown")
+            await engine._service.driver.stop("shutdown")
             ctx.output = {"turns": 1}
 
     async with Engine(":memory:", signals=False) as engine:

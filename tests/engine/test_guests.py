@@ -181,8 +181,8 @@ async def test_a_request_that_is_cancelled_while_it_enters_holds_nothing() -> No
                 await asyncio.sleep(0)
             visit.cancel()
             await asyncio.wait([visit])
-            await engine.driver.idle()
-            while engine.driver.background or engine.driver.runs:
+            await engine._service.driver.idle()
+            while engine._service.driver.background or engine._service.driver.runs:
                 await asyncio.sleep(0)
             row = await engine.store.get("t")
             seen.add(None if row is None else row.status)
@@ -248,7 +248,7 @@ async def test_a_visit_that_another_process_is_just_ahead_of_says_that_the_sessi
         with pytest.raises(AlreadyRunning) as refused:
             await counter.visit(second)
         counter.go.set()
-        await first.driver.idle()
+        await first._service.driver.idle()
         assert "is being visited in process" in str(refused.value)
         assert (await first.session("t").info()).status is Status.COMPLETED
 

@@ -75,20 +75,20 @@ async def test_sessions_without_a_slot_wait_and_run_by_priority(tmp_path: Path) 
         info = await engine.session(others[0].id).info()
         assert (info.status, info.queue, info.priority, info.lane) == (Status.READY, "gpu", 9, "ann")
         assert info.waits_for_slot == "queue gpu, 1 of 1 at work"
-        assert [(each.name, each.ready, each.at_work) for each in await engine.queues()] == [("gpu", 3, 1)]
+        assert [(each.name, each.ready, each.at_work) for each in await engine.limits.queues()] == [("gpu", 3, 1)]
         assert (await engine.session(first.id).info()).waits_for_slot is None
         with pytest.raises(LimitReached, match="waits for a free slot of queue gpu, 1 of 1 at work"):
             await engine.session(others[0].id).take_up()
         assert (await engine.session(others[0].id).resume()).id == others[0].id
         assert await engine.take_ready(9) == []
-        (limit,) = await engine.limits()
+        (limit,) = await engine.limits.list()
         assert (limit.scope, limit.name, limit.most, limit.at_work, limit.counts) == ("queue", "gpu", 1, 1, True)
         load.open.set()
         await ended(first, *others)
         assert load.order == ["first", "-5", "3", "9"]
         assert load.most == 1
-        assert await engine.remove_limit(queue="gpu") == 1
-        assert not await engine.limits()
+        assert await engine.limits.remove(queue="gpu") == 1
+        assert not await engine.limits.list()
 
 
 @on_loop
@@ -103,19 +103,19 @@ async def test_a_workflow_declares_its_limit_and_an_operator_overrides_it(tmp_pa
         assert found.waits_for_slot == "workflow jobs for this owner, 1 of 1 at work"
         await engine.limit(workflow=w, most=2, by="owner")
         await eventually(lambda: load.now == 3)
-        declared, given = sorted(await engine.limits(), key=lambda each: each.most or 0)
+        declared, given = sorted(await engine.limits.list(), key=lambda each: each.most or 0)
         assert (declared.declared, declared.counts, given.declared, given.counts) == (True, False, False, True)
         with pytest.raises(ValueError, match=r"It has one by owner\. Pass the same by and per"):
             await engine.limit(workflow="jobs", most=None)
         await engine.limit(workflow="jobs", most=None, by="owner")
         await eventually(lambda: load.now == 4)
-        await engine.remove_limit(workflow="jobs")
+        await engine.limits.remove(workflow="jobs")
         late = await engine.start(w, name="late", owner="ann")
         assert (await late.info()).waits_for_slot is not None
         load.open.set()
         await ended(*mine, late)
     async with Engine(tmp_path / "s.db", workflows=[jobs(load)]) as engine:
-        assert not await engine.limits(), "the code no longer declares it"
+        assert not await engine.limits.list(), "the code no longer declares it"
 
 
 @pytest.mark.long
@@ -314,7 +314,7 @@ async def test_mistakes_are_refused_and_nothing_is_stored(tmp_path: Path) -> Non
                 await engine.limit(**limit)
         with pytest.raises(ValueError, match=r"limit of all sessions at work of queue 'a' to lift\. List the limits"):
             await engine.limit(queue="a", most=None)
-        assert not await engine.limits()
+        assert not await engine.limits.list()
         assert not await engine.sessions()
 
 
@@ -322,15 +322,15 @@ async def test_mistakes_are_refused_and_nothing_is_stored(tmp_path: Path) -> Non
 async def test_a_damaged_limit_of_the_code_can_be_removed_and_is_stored_again(tmp_path: Path) -> None:
     load = Load()
     async with Engine(tmp_path / "s.db", workflows=[w := jobs(load, limit=Limit(1))]) as engine:
-        assert [each.most for each in await engine.limits()] == [1]
+        assert [each.most for each in await engine.limits.list()] == [1]
         damage = "import apsw, sys; apsw.Connection(sys.argv[1]).execute('UPDATE limits SET most = 99')"
         subprocess.run([sys.executable, "-c", damage, tmp_path / "s.db"], check=True)
-        assert (await engine.limits()).damaged
+        assert (await engine.limits.list()).damaged
         with pytest.raises(DamagedRecord, match="Remove it"):
             await engine.start(w, name="a")
-        assert await engine.remove_limit(workflow="jobs") == 1
-        assert [(each.most, each.declared) for each in await engine.limits()] == [(1, True)]
-        assert await engine.queues() == []
+        assert await engine.limits.remove(workflow="jobs") == 1
+        assert [(each.most, each.declared) for each in await engine.limits.list()] == [(1, True)]
+        assert await engine.limits.queues() == []
         load.open.set()
         assert (await (await engine.start(w, name="a")).outcome()).status is Status.COMPLETED
 
@@ -349,9 +349,9 @@ async def test_a_move_and_an_export_keep_queues_and_limits(tmp_path: Path) -> No
         copy = await engine.session("copy").info()
         assert (copy.queue, copy.priority, copy.lane) == ("gpu", -3, "c7")
         await engine.move(tmp_path / "t.db")
-        before = await engine.limits()
+        before = await engine.limits.list()
     async with Engine(tmp_path / "t.db", drives="none") as engine:
-        assert list(await engine.limits()) == list(before)
+        assert list(await engine.limits.list()) == list(before)
         moved = await engine.session("one").info()
         assert (moved.queue, moved.priority, moved.lane) == ("gpu", -3, "c7")
 
@@ -359,8 +359,8 @@ async def test_a_move_and_an_export_keep_queues_and_limits(tmp_path: Path) -> No
 def test_blocking_code_sets_limits(tmp_path: Path) -> None:
     with Engine(tmp_path / "s.db") as engine:
         engine.limit(queue="gpu", most=4)
-        assert [each.name for each in engine.limits()] == ["gpu"]
-        assert engine.remove_limit(queue="gpu") == 1
+        assert [each.name for each in engine.limits.list()] == ["gpu"]
+        assert engine.limits.remove(queue="gpu") == 1
 
 
 @on_loop
@@ -430,8 +430,8 @@ async def test_setting_a_rate_again_keeps_what_was_used(tmp_path: Path) -> None:
 async def test_an_engine_that_only_looks_on_forgets_no_limit(tmp_path: Path) -> None:
     load = Load()
     async with Engine(tmp_path / "s.db", workflows=[jobs(load, limit=Limit(1))]) as engine:
-        assert len(await engine.limits()) == 1
+        assert len(await engine.limits.list()) == 1
     async with Engine(tmp_path / "s.db", workflows=[jobs(load)], drives="none", signals=False) as engine:
-        assert len(await engine.limits()) == 1
+        assert len(await engine.limits.list()) == 1
     async with Engine(tmp_path / "s.db", workflows=[jobs(load)]) as engine:
-        assert len(await engine.limits()) == 0
+        assert len(await engine.limits.list()) == 0

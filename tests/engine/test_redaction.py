@@ -127,7 +127,7 @@ async def test_a_parked_session_goes_on_after_a_redaction_and_keeps_what_its_ope
     chatty = Workflow("chatty", state=Case, steps=[research, chat])
     async with Engine(":memory:", workflows=[chatty]) as engine:
         session = await engine.start(chatty, session_id="s1", name="Ada", facts=["old"])
-        await engine.driver.runs["s1"].finished()
+        await engine._service.driver.runs["s1"].finished()
         assert await session.status() is Status.WAITING
         opened = [event async for event in session.events() if event.event_type == "operation.completed"][-1]
         with pytest.raises(VerbRefused, match="the open visit"):

@@ -50,13 +50,13 @@ POINTS = [(0, False), (0, True), (1, True), (2, True)]
 
 async def post(engine: Engine, verb: Verb, *, covered: bool = True) -> tuple[str, bytes | None]:
     """Carry out a request as a server does, or learn what became of it. Without ``covered``, forget `once`."""
-    found = await engine.remember("k", DIGEST)
+    found = await engine.keys.remember("k", DIGEST)
     if not found.claimed:
         return ("at work" if found.at_work else "known"), found.answer
     if not found.took_effect:
-        with engine.once("k") if covered else nullcontext():
+        with engine.keys.once("k") if covered else nullcontext():
             await verb(engine)
-    await engine.remember("k", DIGEST, b"done")
+    await engine.keys.remember("k", DIGEST, b"done")
     return "carried out", b"done"
 
 
@@ -126,10 +126,10 @@ async def test_without_once_a_kill_after_the_effect_is_noticed(tmp_path: Path) -
 @on_loop
 async def test_a_started_session_runs_and_its_own_writes_need_no_key(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:
-        found = await engine.remember("k", DIGEST)
-        with engine.once("k"):
+        found = await engine.keys.remember("k", DIGEST)
+        with engine.keys.once("k"):
             session = await engine.start(wait, topic="x")
-        await engine.remember("k", found.digest, session.id.encode())
+        await engine.keys.remember("k", found.digest, session.id.encode())
         await session.send("hello")
         assert (await session.outcome()).result == "x: hello"
 
@@ -139,11 +139,11 @@ async def test_a_refused_request_can_give_its_key_up(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:
         session = await engine.start(wait, topic="x", paused=True)
         await session.cancel()
-        await engine.remember("k", DIGEST)
-        with engine.once("k"), pytest.raises(VerbRefused):
+        await engine.keys.remember("k", DIGEST)
+        with engine.keys.once("k"), pytest.raises(VerbRefused):
             await session.resume()
-        assert await engine.forget("k")
-        assert await engine.recall("k") is None
+        assert await engine.keys.forget("k")
+        assert await engine.keys.recall("k") is None
 
 
 @on_loop
@@ -151,9 +151,9 @@ async def test_a_key_that_was_lost_stops_the_verb(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Engine(tmp_path / "store.db", signals=False, clock=clock, drives="asked") as engine:
         session = await engine.start(wait, topic="x", paused=True)
-        await engine.remember("k", DIGEST, keep_for=timedelta(minutes=1))
+        await engine.keys.remember("k", DIGEST, keep_for=timedelta(minutes=1))
         clock.jump(timedelta(minutes=1))
-        with engine.once("k"), pytest.raises(KeyLost, match="does not hold the key 'k'") as lost:
+        with engine.keys.once("k"), pytest.raises(KeyLost, match="does not hold the key 'k'") as lost:
             await session.resume(here=False)
         assert lost.value.key == "k"
         assert await session.status() is Status.PAUSED
@@ -162,12 +162,12 @@ async def test_a_key_that_was_lost_stops_the_verb(tmp_path: Path) -> None:
 def test_blocking_code_has_the_same_block(tmp_path: Path) -> None:
     with Engine(tmp_path / "store.db", signals=False) as engine:
         session = engine.start(wait, topic="x", paused=True)
-        with engine.once("k"), pytest.raises(KeyLost):
+        with engine.keys.once("k"), pytest.raises(KeyLost):
             session.cancel()
-        assert engine.remember("k", DIGEST).claimed
-        with engine.once("k"):
+        assert engine.keys.remember("k", DIGEST).claimed
+        with engine.keys.once("k"):
             session.cancel()
-        found = engine.recall("k")
+        found = engine.keys.recall("k")
         assert found is not None
         assert found.took_effect
 
@@ -179,13 +179,13 @@ async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_pa
     async with Engine(path, signals=False, drives="none") as engine:
         for name in ("s1", "s2"):
             await engine.start(wait, session_id=name, topic="x", paused=True)
-        await engine.remember("k", DIGEST)
-        with engine.once("k", each=True):
+        await engine.keys.remember("k", DIGEST)
+        with engine.keys.once("k", each=True):
             assert len((await engine.select(ids=["s1"]).resume(here=False)).done) == 1
     async with Engine(path, signals=False, drives="none") as engine:
         await engine.session("s1").pause(by="bob")
-        assert (await engine.remember("k", DIGEST)).took_effect
-        with engine.once("k", each=True):
+        assert (await engine.keys.remember("k", DIGEST)).took_effect
+        with engine.keys.once("k", each=True):
             report = await engine.select(ids=["s1", "s2"]).resume(here=False)
         assert [item.session_id for item in report.done] == ["s1", "s2"]
         assert (await engine.session("s1").info()).status is Status.PAUSED
@@ -196,26 +196,26 @@ async def test_a_repeated_bulk_resume_leaves_treated_sessions_as_they_are(tmp_pa
 async def test_a_bulk_resume_that_drives_cannot_be_completed_later_so_it_is_refused(tmp_path: Path) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:
         session = await engine.start(wait, session_id="s1", topic="x", paused=True)
-        await engine.remember("k", DIGEST)
-        with engine.once("k", each=True):
+        await engine.keys.remember("k", DIGEST)
+        with engine.keys.once("k", each=True):
             with pytest.raises(ValueError, match="needs here=False"):
                 await engine.select(ids=["s1"]).resume()
             assert len((await engine.select(ids=["s1"]).resume(dry_run=True)).done) == 1
         assert await session.status() is Status.PAUSED
-        assert await engine.forget("k"), "nothing took effect"
+        assert await engine.keys.forget("k"), "nothing took effect"
 
 
 @on_loop
 async def test_gc_deletes_expired_requests(tmp_path: Path) -> None:
     clock = ManualClock()
     async with Engine(tmp_path / "store.db", signals=False, clock=clock) as engine:
-        await engine.remember("old", DIGEST, b"done")
+        await engine.keys.remember("old", DIGEST, b"done")
         clock.jump(timedelta(hours=23))
-        await engine.remember("new", DIGEST, b"done")
+        await engine.keys.remember("new", DIGEST, b"done")
         clock.jump(timedelta(hours=2))
         assert (await engine.gc()).requests == 0, "a dry run deletes nothing"
         assert (await engine.gc(apply=True)).requests == 1
-        assert await engine.recall("new") is not None
+        assert await engine.keys.recall("new") is not None
 
 
 @pytest.mark.parametrize(
@@ -224,9 +224,9 @@ async def test_gc_deletes_expired_requests(tmp_path: Path) -> None:
 @on_loop
 async def test_a_damaged_request_is_reported_and_not_believed(tmp_path: Path, change: str) -> None:
     async with Engine(tmp_path / "store.db", signals=False) as engine:
-        await engine.remember("k", DIGEST, b"done")
+        await engine.keys.remember("k", DIGEST, b"done")
         engine.store._writer.inline.connection.execute(f"UPDATE remembered SET {change}")  # type: ignore[attr-defined]
-        for verb in (engine.recall("k"), engine.remember("k", DIGEST)):
+        for verb in (engine.keys.recall("k"), engine.keys.remember("k", DIGEST)):
             with pytest.raises(PausepointError, match="A remembered request cannot be read"):
                 await verb
         (problem,) = (await engine.verify()).problems
@@ -238,4 +238,4 @@ async def test_a_damaged_request_is_reported_and_not_believed(tmp_path: Path, ch
 async def test_a_request_must_be_kept_for_some_time(tmp_path: Path, keep_for: timedelta) -> None:
     async with Engine(":memory:") as engine:
         with pytest.raises(ValueError, match="keep_for must be a timedelta above zero"):
-            await engine.remember("k", DIGEST, keep_for=keep_for)
+            await engine.keys.remember("k", DIGEST, keep_for=keep_for)

@@ -207,7 +207,7 @@ async def test_time_is_counted_from_the_last_update_and_from_when_a_sleeper_wake
     clock = ManualClock()
     async with Engine(":memory:", workflows=[sleepy], clock=clock, keep_for=DAY) as engine:
         session = await engine.start(sleepy, session_id="s1", name="x")
-        await engine.driver.runs["s1"].finished()
+        await engine._service.driver.runs["s1"].finished()
         assert await session.status() is Status.SLEEPING
         paused = await engine.start(case, session_id="p1", name="x", paused=True)
         assert (await engine.gc(now=clock.time + 2 * DAY)).expired == ["p1"]

@@ -115,7 +115,7 @@ async def test_a_schedule_that_is_not_valid_is_refused_and_nothing_is_stored(wro
         assert str(error.value).endswith(".")
         with pytest.raises(StateRefused):
             await engine.schedule("nightly", digest, cron="0 3 * * *", topic=[1])
-        assert list(await engine.schedules()) == []
+        assert list(await engine.schedules.list()) == []
 
 
 @pytest.mark.parametrize("cron", ["0 0 30 2 *", "0 0 31 4,6 *"])
@@ -139,7 +139,7 @@ async def test_a_schedule_starts_sessions_with_its_input_and_their_ids_are_its_t
             outcome = await engine.session(f"nightly@202611{day}T030000Z", digest).outcome()
             assert (outcome.state.text, outcome.state.when) == ("OWL", when)
             assert (await engine.session(outcome.session_id).info()).owner == "ann"
-        (now,) = await engine.schedules()
+        (now,) = await engine.schedules.list()
         assert (now.last_session_id, now.next_at) == ("nightly@20261116T030000Z", START + timedelta(days=2, hours=1))
         assert len(await ids(engine)) == 2
 
@@ -147,11 +147,11 @@ async def test_a_schedule_starts_sessions_with_its_input_and_their_ids_are_its_t
 async def looked(engine: Engine) -> None:
     """Wait until the engine has looked for what is due."""
     await engine.schedule("probe", digest, cron="0 0 1 1 *")
-    probe = await engine.trigger_schedule("probe")
+    probe = await engine.schedules.trigger("probe")
     await clock_catches_up(engine, probe)
     await engine.session(probe).outcome()
     await engine.session(probe).remove()
-    await engine.remove_schedule("probe")
+    await engine.schedules.remove("probe")
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_runs_that_nobody_could_start_are_caught_up_as_asked(
     async with Engine(tmp_path / "s.db", clock=clock, workflows=[digest]) as engine:
         await looked(engine)
         assert await ids(engine) == [f"n{each}" for each in expected]
-        (now,) = await engine.schedules()
+        (now,) = await engine.schedules.list()
         assert now.next_at == datetime(2026, 11, 18, 3, tzinfo=UTC)
 
 
@@ -210,7 +210,7 @@ async def test_a_run_while_the_previous_one_has_not_ended(
         clock.advance(86400)
         await clock_catches_up(engine, *named(["17"]))
         assert await ids(engine) == named(afterwards)
-        (now,) = await engine.schedules()
+        (now,) = await engine.schedules.list()
         assert now.skipped == (1 if overlap == "skip" else 0)
 
 
@@ -236,14 +236,14 @@ async def test_a_paused_schedule_starts_nothing_and_catches_nothing_up() -> None
     clock = clock_at()
     async with Engine(":memory:", clock=clock) as engine:
         await engine.schedule("n", digest, cron="0 3 * * *")
-        paused = await engine.pause_schedule("n", by="ann")
+        paused = await engine.schedules.pause("n", by="ann")
         assert (paused.next_at, paused.paused_by) == (None, "ann")
-        assert await engine.pause_schedule("n", by="ben") == paused
+        assert await engine.schedules.pause("n", by="ben") == paused
         assert (await engine.schedule("n", digest, cron="0 3 * * *", topic="owl")).paused_by == "ann"
         clock.advance(timedelta(days=3))
         await looked(engine)
         assert await ids(engine) == []
-        assert (await engine.resume_schedule("n")).next_at == datetime(2026, 11, 18, 3, tzinfo=UTC)
+        assert (await engine.schedules.resume("n")).next_at == datetime(2026, 11, 18, 3, tzinfo=UTC)
         await looked(engine)
         assert await ids(engine) == []
         clock.advance(3600)
@@ -255,20 +255,21 @@ async def test_a_trigger_starts_a_session_now_and_the_times_stay() -> None:
     clock = clock_at()
     async with Engine(":memory:", clock=clock) as engine:
         made = await engine.schedule("n", slow, cron="0 3 * * *")
-        await engine.pause_schedule("n")
-        triggered = await engine.trigger_schedule("n", by="ann")
+        await engine.schedules.pause("n")
+        triggered = await engine.schedules.trigger("n", by="ann")
         assert triggered == "n@20261115T020000_000000Z"
         await clock_catches_up(engine, triggered)
         with pytest.raises(ScheduleRefused, match="has not ended") as refused:
-            await engine.trigger_schedule("n")
+            await engine.schedules.trigger("n")
         assert detail_of(refused.value) == str(refused.value)  # a client of the API reads the same
         await engine.session(triggered).cancel()
-        assert (await engine.resume_schedule("n")).next_at == made.next_at
-        for verb in (engine.pause_schedule, engine.resume_schedule, engine.trigger_schedule, engine.remove_schedule):
+        assert (await engine.schedules.resume("n")).next_at == made.next_at
+        verbs = engine.schedules
+        for verb in (verbs.pause, verbs.resume, verbs.trigger, verbs.remove):
             with pytest.raises(UnknownSchedule, match="has no schedule 'm'"):
                 await verb("m")
-        await engine.remove_schedule("n")
-        assert list(await engine.schedules()) == []
+        await engine.schedules.remove("n")
+        assert list(await engine.schedules.list()) == []
         assert await ids(engine) == [triggered]
 
 
@@ -278,7 +279,7 @@ async def test_two_triggers_at_one_time_are_two_sessions() -> None:
         await engine.schedule("n", slow, cron="0 3 * * *", overlap="allow")
         both = []
         for _ in range(2):
-            both.append(await engine.trigger_schedule("n"))
+            both.append(await engine.schedules.trigger("n"))
             await clock_catches_up(engine, both[-1])
         assert both == ["n@20261115T020000_000000Z", "n@20261115T020000_000001Z"]
         assert sorted(await ids(engine)) == both
@@ -289,14 +290,14 @@ async def test_a_trigger_that_waits_for_an_engine_survives_a_pause_and_a_resume_
     clock = clock_at()
     async with Engine(tmp_path / "s.db", clock=clock, drives="none") as engine:
         await engine.schedule("n", slow, cron="0 3 * * *")
-        triggered = await engine.trigger_schedule("n", by="ann")
-        assert await engine.trigger_schedule("n", by="ben") == triggered  # it waits already
-        for change in (engine.pause_schedule, engine.resume_schedule, engine.pause_schedule):
+        triggered = await engine.schedules.trigger("n", by="ann")
+        assert await engine.schedules.trigger("n", by="ben") == triggered  # it waits already
+        for change in (engine.schedules.pause, engine.schedules.resume, engine.schedules.pause):
             assert (await change("n")).triggered_at is not None
         assert await ids(engine) == []
     async with Engine(tmp_path / "s.db", clock=clock, workflows=[slow]) as engine:
         await clock_catches_up(engine, triggered)
-        (after,) = await engine.schedules()
+        (after,) = await engine.schedules.list()
         assert (after.triggered_at, after.next_at, after.last_session_id) == (None, None, triggered)  # still paused
 
 
@@ -381,7 +382,7 @@ async def test_a_damaged_schedule_is_named_and_can_be_replaced(tmp_path: Path) -
     raw.execute("UPDATE schedules SET cron = '* * * * *' WHERE name = 'a'")
     raw.close()
     async with Engine(path, workflows=[digest]) as engine:
-        found = await engine.schedules()
+        found = await engine.schedules.list()
         assert [each.name for each in found] == ["b"]
         assert [error.fields["name"] for error in found.damaged] == ["a"]
         assert not (await engine.verify()).ok
@@ -392,10 +393,10 @@ async def test_a_damaged_schedule_is_named_and_can_be_replaced(tmp_path: Path) -
 def test_schedules_work_without_await(tmp_path: Path) -> None:
     with Engine(tmp_path / "s.db") as engine:
         engine.schedule("n", digest, cron="0 3 * * *")
-        id = engine.trigger_schedule("n")
+        id = engine.schedules.trigger("n")
         with pytest.raises(DefinitionError):
             engine.schedule("n", Workflow("digest", state=Digest, steps=[wait]), cron="0 3 * * *")
-        assert [each.name for each in engine.schedules()] == ["n"]
+        assert [each.name for each in engine.schedules.list()] == ["n"]
         until(lambda: any(info.session_id == id for info in engine.sessions()))
         assert engine.session(id).outcome().status is Status.COMPLETED
 
@@ -427,7 +428,7 @@ async def test_all_runs_that_were_missed_while_one_session_runs_are_skipped_at_o
         await async_until(lambda: ids(engine))
         clock.advance(3600)
         await async_until(lambda: _skipped(engine))
-        [found] = await engine.schedules()
+        [found] = await engine.schedules.list()
         assert (found.skipped, len(await ids(engine))) == (1, 1)
 
 
@@ -463,8 +464,8 @@ async def test_a_run_that_waits_survives_a_pause_and_a_resume_of_its_schedule() 
         clock.advance(3600)
         await clock_catches_up(engine, "n@20261115T030000Z")
         clock.advance(86400)
-        await engine.pause_schedule("n")
-        await engine.resume_schedule("n")
+        await engine.schedules.pause("n")
+        await engine.schedules.resume("n")
         await engine.session("n@20261115T030000Z").cancel()
         await clock_catches_up(engine, "n@20261116T030000Z")
 
@@ -491,12 +492,12 @@ async def test_an_older_session_counts_as_overlap_and_a_taken_id_is_logged(caplo
         await engine.schedule("n", slow, cron="0 3 * * *", overlap="allow")
         both = []
         for _ in range(2):
-            both.append(await engine.trigger_schedule("n"))
+            both.append(await engine.schedules.trigger("n"))
             await clock_catches_up(engine, both[-1])
         await cancelled(engine, both[1])
         await engine.schedule("n", slow, cron="0 3 * * *", overlap="skip")
         with pytest.raises(ScheduleRefused, match=both[0]):
-            await engine.trigger_schedule("n")
+            await engine.schedules.trigger("n")
         await (await engine.start(slow, session_id="n@mine")).outcome()  # not a run of the schedule
         await cancelled(engine, both[0])
         await engine.start(slow, session_id="n@20261115T030000Z")
@@ -515,5 +516,5 @@ async def _is_cancelled(engine: Engine, session_id: str) -> bool:
 
 
 async def _skipped(engine: Engine) -> int:
-    [found] = await engine.schedules()
+    [found] = await engine.schedules.list()
     return found.skipped

@@ -117,10 +117,10 @@ async def test_a_child_of_a_rewound_session_does_not_go_on_though_the_process_di
     store = MortalStore(tmp_path / "store.db", clock=clock)
     engine = await Engine(store, workflows=[parent, child], clock=clock, signals=False).__aenter__()
     session = await engine.start(parent, session_id="p")
-    await engine.driver.runs["p"].finished()
+    await engine._service.driver.runs["p"].finished()
     [called] = await session.children()
-    if called.session_id in engine.driver.runs:
-        await engine.driver.runs[called.session_id].finished()
+    if called.session_id in engine._service.driver.runs:
+        await engine._service.driver.runs[called.session_id].finished()
     store.doom(0, after=True)
     with pytest.raises(StoreClosed):
         await session.rewind("ask", by="ann")

@@ -362,14 +362,14 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
         await here.session("own").pause(reason="lunch", by="ann", mode="abort")
         await here.schedule("daily", talk, cron="0 7 * * *", zone="Europe/Berlin")
         await here.schedule("resting", talk, cron="0 8 * * *")
-        await here.pause_schedule("resting", by="ann")
+        await here.schedules.pause("resting", by="ann")
         planned = await here.move(there, dry_run=True)
         assert (planned.moved, planned.schedules, there.exists()) == (["own", "root"], ["daily", "resting"], False)
         seen: list[int] = []
         result = await here.move(there, reason="gone", on_progress=lambda so_far: seen.append(len(so_far.moved)))
         assert (result.total, result.moved, result.there, result.refused, seen) == (2, ["own", "root"], [], {}, [1, 2])
         assert result.schedules == ["daily", "resting"]
-        assert [each.paused_by for each in await here.schedules()] == [MOVER, "ann"]
+        assert [each.paused_by for each in await here.schedules.list()] == [MOVER, "ann"]
         await here.lift_pause()  # each original has a pause of its own
         assert {info.status for info in await here.sessions()} == {Status.PAUSED}
 
@@ -378,7 +378,8 @@ async def test_sessions_move_to_another_store_as_they_were_and_the_originals_sta
                 "root": Status.WAITING, "own": Status.PAUSED,
             }  # fmt: skip
             assert [pause.reason for pause in await other.session("own").pauses()] == ["lunch"]
-            assert {each.name: each.paused_by for each in await other.schedules()} == {"daily": None, "resting": "ann"}
+            pauses = {each.name: each.paused_by for each in await other.schedules.list()}
+            assert pauses == {"daily": None, "resting": "ann"}
             [first] = await other.session("root").children()
             await other.session(first.session_id).send("on the other side")
             await other.session("root").outcome()
@@ -433,8 +434,8 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
         async with Engine(there, workflows=ALL, drives="none") as other:
             await other.session("root").remove()
             await other.session("own").remove()
-            await other.remove_schedule("daily")
-            await other.remove_limit(queue="cpu")
+            await other.schedules.remove("daily")
+            await other.limits.remove(queue="cpu")
             await other.limit(queue="gpu", most=8)
             await other.schedule("taken", talk, cron="0 9 * * *")
         await here.schedule("late", talk, cron="0 8 * * *")  # by a program that still uses the old store
@@ -445,14 +446,14 @@ async def test_a_repeated_move_brings_back_nothing_that_was_removed_and_overwrit
             assert (again.moved, again.there, again.removed) == ([], [], ["own", "root"])
             assert (again.schedules, again.limits) == (["late"], [])
             assert list(again.refused) == ["limit of queue tpu", "schedule taken"]
-        assert [each.paused_by for each in await here.schedules()] == [MOVER] * 3
+        assert [each.paused_by for each in await here.schedules.list()] == [MOVER] * 3
         async with Engine(there, drives="none") as other:
             assert await other.sessions() == []
-            assert [(each.name, each.paused_at) for each in await other.schedules()] == [
+            assert [(each.name, each.paused_at) for each in await other.schedules.list()] == [
                 ("late", None),
                 ("taken", None),
             ]
-            assert [(each.name, each.most) for each in await other.limits()] == [("gpu", 8), ("tpu", 1)]
+            assert [(each.name, each.most) for each in await other.limits.list()] == [("gpu", 8), ("tpu", 1)]
 
         # another session with the id of a removed one, and a removed one that has continued since, are moved
         await here.session("own").remove()
@@ -496,7 +497,7 @@ async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Pat
             "root": Status.WAITING, "own": Status.WAITING, "wrong": Status.FAILED,
         }  # fmt: skip
         assert [info.status for info in await engine.session("root").children()] == [Status.WAITING]
-        assert [(each.cron, each.paused_by) for each in await engine.schedules()] == [
+        assert [(each.cron, each.paused_by) for each in await engine.schedules.list()] == [
             ("0 7 * * *", None), ("0 9 * * 1", None),
         ]  # fmt: skip
         # what the first store gives to a third one stays paused there, if an older move is repeated
@@ -506,7 +507,7 @@ async def test_sessions_and_schedules_that_are_moved_back_continue(tmp_path: Pat
         assert (again.moved, again.there, again.schedules) == ([], ["own", "root", "wrong"], [])
     async with Engine(first, drives="none") as engine:
         assert {info.status for info in await engine.sessions()} == {Status.PAUSED}
-        assert {each.paused_by for each in await engine.schedules()} == {MOVER}
+        assert {each.paused_by for each in await engine.schedules.list()} == {MOVER}
 
 
 @pytest.mark.long
@@ -543,16 +544,16 @@ async def test_a_schedule_whose_move_was_cut_off_has_been_moved_once(tmp_path: P
     there = tmp_path / "there.db"
     async with Engine(":memory:", workflows=ALL, drives="none") as here:
         await here.schedule("daily", talk, cron="0 7 * * *")
-        await here.trigger_schedule("daily", by="ann")
+        await here.schedules.trigger("daily", by="ann")
         assert (await here.move(Cut(there))).refused == {"schedule daily": "cut off"}
         async with Engine(there, drives="none") as other:
-            [found] = await other.schedules()
+            [found] = await other.schedules.list()
             assert (found.triggered_at is None, found.paused_at) == (False, None)
-            await other.remove_schedule("daily")
+            await other.schedules.remove("daily")
         assert (await here.move(there)).refused == {}
         async with Engine(there, drives="none") as other:
-            assert await other.schedules() == []
-        assert [each.triggered_at for each in await here.schedules()] == [None]
+            assert await other.schedules.list() == []
+        assert [each.triggered_at for each in await here.schedules.list()] == [None]
 
 
 @on_loop
@@ -567,7 +568,7 @@ async def test_a_schedule_stays_where_its_session_is(tmp_path: Path) -> None:
     working = Workflow("working", state=Talk, steps=[work])
     async with Engine(":memory:", workflows=[working]) as here:
         await here.schedule("daily", working, cron="0 7 * * *")
-        session_id = await here.trigger_schedule("daily")
+        session_id = await here.schedules.trigger("daily")
         async with asyncio.timeout(PATIENCE):
             while session_id not in here.running:
                 await asyncio.sleep(0.002)

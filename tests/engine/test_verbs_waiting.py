@@ -70,7 +70,7 @@ async def standing(status: str, path: Path, timer: bool = False) -> AsyncIterato
 
 
 async def came_to(session: Session[Any], status: str) -> None:
-    while await session.status() != status or session.id in session._engine.driver.running:
+    while await session.status() != status or session.id in session._engine._service.driver.running:
         await asyncio.sleep(0.001)
 
 

@@ -223,7 +223,7 @@ async def test_pausing_by_hand_is_no_damage(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
     async with Engine(path, workflows=[doc], drives="asked") as engine:
         await engine.start(doc, session_id="d1", paused=True, by="ann")
-        engine.waker.asked = set()  # it stays where it is
+        engine._service.waker.asked = set()  # it stays where it is
         for flag in (0, 1):
             outside_sql(path, f"UPDATE workflow_states SET pause_requested = {flag}")
             assert (await engine.session("d1").info()).status is (Status.PAUSED if flag else Status.READY)
@@ -303,7 +303,7 @@ async def test_a_damaged_session_does_not_keep_others_from_waking(tmp_path: Path
     async with Engine(path, workflows=[sleepy], clock=clock) as engine:
         for session_id in ("d1", "d2"):
             await engine.start(sleepy, session_id=session_id)
-            await engine.driver.runs[session_id].finished()
+            await engine._service.driver.runs[session_id].finished()
     damaged(path, SET.format("owner = 'eve'"))
     clock.advance(61)
     async with Engine(path, workflows=[sleepy], clock=clock) as engine:

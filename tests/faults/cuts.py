@@ -195,7 +195,7 @@ async def cut(engine: Engine, name: str, id: str, ticks: int) -> Cut:
         wrong += await after(engine, name, id)
     except UnknownSession:
         wrong += [] if name in MAY_LEAVE_NOTHING else ["the session is gone"]
-    if engine.waker.task is None or engine.waker.task.done():
+    if engine._service.waker.task is None or engine._service.waker.task.done():
         wrong.append("the engine no longer picks up sessions")
     return Cut(is_cut, wrong)
 

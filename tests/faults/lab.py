@@ -75,7 +75,7 @@ class Lab:
         self.store = SqliteStore(self.path)
         self.engine = Engine(self.store, workflows=[sample, waiting, journey, leg], signals=False)
         self.do(self.engine.__aenter__())
-        self.do(self.engine.waker.stop())  # this engine must not drive sessions that wake
+        self.do(self.engine._service.waker.stop())  # this engine must not drive sessions that wake
         return self
 
     def __exit__(

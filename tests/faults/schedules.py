@@ -197,7 +197,7 @@ class Yard:
 
     @property
     def next_at(self) -> int:
-        [info] = self.engine.schedules()
+        [info] = self.engine.schedules.list()
         assert info.next_at is not None
         return to_micros(info.next_at)
 

@@ -196,7 +196,7 @@ async def test_a_pause_of_everything_takes_effect_before_it_can_be_stored(tmp_pa
                 return
             await async_until(flag_of(path).exists)
             opened.set()
-            await async_until(lambda: (drive := engine.driver.drive("ours")) and drive.keeps_step)
+            await async_until(lambda: (drive := engine._service.driver.drive("ours")) and drive.keeps_step)
             assert ran == []
             standing = await engine.standing_pause()
             assert standing is not None

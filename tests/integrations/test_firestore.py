@@ -184,7 +184,7 @@ async def test_a_request_takes_effect_once_and_is_never_overwritten(
         asked_at = ann.get().update_time.timestamp()
         async with Engine(tmp_path / "a.db", drives="none") as other:
             key = f"firestore {read(client, 'ann')['mirror']['id']} ann {asked_at}"
-            assert (await other.remember(key, firestore.DIGEST)).claimed
+            assert (await other.keys.remember(key, firestore.DIGEST)).claimed
             seen: list[Mirrored] = []
             assert await mirror_sessions(engine, client, follow=False, report=seen.append) == 1
             assert "Another mirror has taken this request" in seen[-1].reason

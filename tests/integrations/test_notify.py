@@ -14,6 +14,7 @@ import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
+from pausepoint.engine.remembered import RequestKeys
 from pausepoint.integrations import Notice, notify, send_questions, services
 from pausepoint.integrations.messages import AGAIN
 from pausepoint.model.changes import Change
@@ -157,12 +158,12 @@ async def test_several_senders_send_each_question_once(tmp_path: Path, hook: Web
 async def test_senders_without_records_are_caught(
     tmp_path: Path, hook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def remember(self: Engine, key: str, digest: bytes, answer: bytes | None = None, **how: Any) -> Remembered:
+    async def remember(self: RequestKeys, key: str, digest: bytes, answer: bytes | None = None, **_: Any) -> Remembered:
         return Remembered(key, digest, answer, 0, claimed=answer is None)
 
     async with Engine(tmp_path / "s.db", workflows=[refund]) as one, Engine(tmp_path / "s.db") as two:
         await asked(one, "case")
-        monkeypatch.setattr(Engine, "remember", remember)
+        monkeypatch.setattr(RequestKeys, "remember", remember)
         hook.answers.clear()
         async with sending(one, hook.url()), sending(two, hook.url()):
             await hook.has(2)
@@ -177,7 +178,7 @@ async def test_the_message_of_a_sender_that_died_is_taken_over_and_says_so(tmp_p
             (service,) = services.services([hook.url()])
             id = await service.id(await notify._salt(engine))
             (question,) = await engine.questions()
-            assert (await other.remember(f"notify {id} {question.id} 1", notify.DIGEST)).claimed
+            assert (await other.keys.remember(f"notify {id} {question.id} 1", notify.DIGEST)).claimed
             async with sending(engine, hook.url()) as said:
                 await asked(engine, "another")
                 await noted(said, "sent")

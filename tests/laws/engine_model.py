@@ -165,7 +165,7 @@ class EngineModel(RuleBasedStateMachine):
         drives = {id(drive) for engine in self.engines.values() for drive in active(engine).values()}
         if drives != {id(ctx._visit.host) for ctx in self.world.blocked()}:
             return False
-        if any(engine.driver.claims for engine in self.engines.values()):
+        if any(engine._service.driver.claims for engine in self.engines.values()):
             return False
         due = await self.engine(0).store.due(self.clock.now(), ["scripted", "errand"], 10)
         return not due and all([await self.is_up_to_date(engine) for engine in self.engines.values()])
@@ -298,7 +298,7 @@ class EngineModel(RuleBasedStateMachine):
         """Check that the position in the script explains the status."""
         status, act = row.status, course.act
         if status in (S.RUNNING, S.PAUSING):
-            assert act in ("wait", "work"), (status, act, self.engine(0).driver.troubles)
+            assert act in ("wait", "work"), (status, act, self.engine(0)._service.driver.troubles)
         elif status is S.PAUSED:
             kinds = {pause.kind for pause in await self.engine(0).store.pauses(row.key)}
             assert kinds <= {"operator", "guard", "budget", "crashes"}

@@ -296,9 +296,9 @@ async def test_a_look_for_requests_that_the_store_refuses_is_left_to_the_next_co
     while not world.blocked():
         await asyncio.sleep(0)
     store.dead = True
-    engine.driver.on_change()
-    assert engine.driver.refreshing is not None
-    await engine.driver.refreshing
+    engine._service.driver.on_change()
+    assert engine._service.driver.refreshing is not None
+    await engine._service.driver.refreshing
     await crash(engine)
 
 

@@ -141,7 +141,7 @@ def test_a_schedule_is_paused_resumed_triggered_and_removed_on_the_store_screen(
     part.get_by_role("button", name="Remove… morning").click()
     person.dialog.get_by_role("button", name=words("remove")).click()
     expect(part).to_contain_text("pausepoint schedule add")
-    assert list(person.server.run(engine.schedules())) == []
+    assert list(person.server.run(engine.schedules.list())) == []
 
 
 @pytest.mark.long
@@ -182,7 +182,7 @@ def test_a_limit_is_set_and_removed_on_the_store_screen_and_a_session_says_that_
     part.get_by_role("button", name="Remove… the limit of queue gpu").click()
     person.dialog.get_by_role("button", name=words("remove")).click()
     expect(part).to_contain_text("0 ready, 2 at work")
-    assert "gpu" not in [each.name for each in person.server.run(engine.limits())]
+    assert "gpu" not in [each.name for each in person.server.run(engine.limits.list())]
     person.server.run(end())
 
 

@@ -78,7 +78,8 @@ class Life(RuleBasedStateMachine):
         async def quiet() -> None:
             for _ in range(20_000):
                 status = (await self.engine.session("s").info()).status
-                if not self.engine.driver.runs and status not in (Status.RUNNING, Status.READY, Status.PAUSING):
+                is_driven = bool(self.engine._service.driver.runs)
+                if not is_driven and status not in (Status.RUNNING, Status.READY, Status.PAUSING):
                     return
                 await asyncio.sleep(0.0002)
             raise AssertionError(f"it does not come to rest: {await self.engine.session('s').info()}")
@@ -163,7 +164,7 @@ class Life(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 30, 61]))
     def time_passes(self, seconds: int) -> None:
         self.clock.advance(seconds)
-        self.engine.waker.poke()
+        self.engine._service.waker.poke()
         self.goes_on()
         self.settle()
 

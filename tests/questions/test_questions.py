@@ -113,7 +113,7 @@ async def test_nothing_is_held_while_a_session_waits() -> None:
         session = await engine.start(Asking().workflow)
         await waits(session)
         assert (await session.info()).holder is None
-        assert engine.driver.runs == {}
+        assert engine._service.driver.runs == {}
         assert {task.get_name() for task in asyncio.all_tasks()} & {f"pausepoint {session.id}"} == set()
 
 
@@ -140,7 +140,8 @@ async def test_a_question_that_cannot_be_written_is_an_error_and_no_pause(tmp_pa
             raise StoreUnavailable("no room")
 
     engine = Engine(":memory:")
-    engine._service.store = engine.driver.store = engine.waker.store = ProxyStore(engine.store, refuse)
+    service = engine._service
+    service.store = service.driver.store = service.waker.store = ProxyStore(engine.store, refuse)
     async with engine:
         session = await engine.start(Asking().workflow)
         with pytest.raises(StoreUnavailable, match="no room"):

@@ -121,7 +121,7 @@ async def test_a_rewind_cancels_what_is_open_and_the_visit_asks_anew(answered: b
     async with Engine(tmp_path / "it.db") as engine:
         await waits(await engine.start(asking.workflow, session_id="s"))
     async with Engine(tmp_path / "it.db") as engine:
-        engine.waker.workflows = list  # nobody picks it up meanwhile
+        engine._service.waker.workflows = list  # nobody picks it up meanwhile
         session = engine.session("s")
         if answered:
             await session.answer("old")

@@ -260,17 +260,17 @@ async def record_scheduled(folder: Path) -> None:
     async with engine_at(folder) as engine:
         await engine.schedule("tea", errand, cron="0 7 * * *", zone="Europe/Berlin", by="ann", tags=["t"], goal="tea")
         await engine.schedule("cake", errand, cron="30 15 * * 0", overlap="queue", catch_up="all", goal="cake")
-        await engine.pause_schedule("cake", by="bob")
+        await engine.schedules.pause("cake", by="bob")
 
 
 async def finish_scheduled(engine: Engine, folder: Path) -> dict[str, Any]:
-    [due] = [info for info in await engine.schedules() if info.name == "tea"]
+    [due] = [info for info in await engine.schedules.list() if info.name == "tea"]
     assert due.next_at is not None
     advance(engine, due.next_at - clock_of(engine).time)
     while not (started := await engine.sessions(workflow="errand")):
         await asyncio.sleep(0.001)
-    await engine.resume_schedule("cake")
-    triggered = await engine.trigger_schedule("cake")
+    await engine.schedules.resume("cake")
+    triggered = await engine.schedules.trigger("cake")
     while not await engine.sessions(prefix=triggered):
         await asyncio.sleep(0.001)
     return {started[0].session_id: await ended(engine, started[0].session_id), "cake": await ended(engine, triggered)}

@@ -16,7 +16,7 @@ from typing import Any
 from msgspec import to_builtins
 
 from pausepoint import Engine, errors
-from pausepoint.engine import documents
+from pausepoint.engine import documents, history_documents
 from pausepoint.engine.store_documents import ScheduleDocument
 from tests.recorded.scenes import SCENES, doors, engine_at
 
@@ -54,7 +54,7 @@ async def shown(folder: Path) -> dict[str, Any]:
         sessions = sorted(await engine.sessions(), key=lambda info: info.session_id)
         found = {
             "sessions": {info.session_id: await _session(engine, info.session_id) for info in sessions},
-            "schedules": [to_builtins(ScheduleDocument.of(info)) for info in await engine.schedules()],
+            "schedules": [to_builtins(ScheduleDocument.of(info)) for info in await engine.schedules.list()],
             "standing_pause": to_builtins(documents.standing_pause(await engine.standing_pause())),
             "drawers": [each.name for each in await engine.drawers()],
             "verified": str(await engine.verify()),
@@ -92,8 +92,10 @@ async def _session(engine: Engine, session_id: str) -> dict[str, Any]:
     if "words" in document["state"]:  # a set has no order
         document["state"] = document["state"] | {"words": sorted(document["state"]["words"])}
     return document | {
-        "checkpoints": [to_builtins(documents.CheckpointDocument.of(each)) for each in await session.checkpoints()],
-        "events": [to_builtins(documents.EventDocument.of(event)) async for event in session.events()],
+        "checkpoints": [
+            to_builtins(history_documents.CheckpointDocument.of(each)) for each in await session.checkpoints()
+        ],
+        "events": [to_builtins(history_documents.EventDocument.of(event)) async for event in session.events()],
         "children": sorted(each.session_id for each in await session.children()),
         "files": [file.entry() for file in await session.files.list()],
         "drawers": [each.name for each in await engine.drawers(session_id)],

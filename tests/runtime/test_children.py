@@ -108,7 +108,7 @@ async def test_a_parent_waits_as_a_row_while_its_children_run() -> None:
     family.gate = asyncio.Event()
     async with Engine(":memory:") as engine:
         session = await engine.start(family.whole)
-        while await session.status() is not Status.WAITING or session.id in engine.driver.runs:
+        while await session.status() is not Status.WAITING or session.id in engine._service.driver.runs:
             await asyncio.sleep(0.001)
         assert (await session.info()).waiting == ("child",)
         assert {each.status for each in await session.children()} == {Status.RUNNING}

@@ -52,7 +52,7 @@ class Bumpy:
         await session.pause()
         self.go.set()
         await settled(session, Status.PAUSED)
-        drive = engine.driver.drive(session.id)
+        drive = engine._service.driver.drive(session.id)
         assert drive is not None
         return session, drive
 

@@ -276,7 +276,7 @@ async def test_held_time_is_neither_the_steps_time_nor_its_timeout() -> None:
     async with Engine(":memory:") as engine:
         began = time.monotonic()
         session = await box.held(engine)
-        drive = engine.driver.drive("s")
+        drive = engine._service.driver.drive("s")
         assert drive is not None and drive.interrupter.timer is None  # noqa: PT018
         await asyncio.sleep(0.3)
         await session.resume()
@@ -516,7 +516,7 @@ async def test_the_database_can_be_used_to_pause_and_resume_a_held_session(tmp_p
         session = await engine.start(box.workflow, session_id="s")
         await box.reached.wait()
         outside(path, PAUSE.format(1))
-        await async_until(lambda: bool((drive := engine.driver.drive("s")) and drive.must_stop))
+        await async_until(lambda: bool((drive := engine._service.driver.drive("s")) and drive.must_stop))
         box.go.set()
         await settled(session, Status.PAUSED)
         assert await kept(session)
@@ -539,7 +539,7 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         row = await other._service.row("s")
         assert (row.kept_by, row.crashes) == (None, 0)
         other.register(box.workflow)
-        other.waker.poke()
+        other._service.waker.poke()
         session = other.session("s")
         if when == "before the resume":
             assert row.status is Status.PAUSED
@@ -564,9 +564,9 @@ async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, mo
         outcome = await session.outcome()
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
         assert box.history.count("close") == 1  # the keeper still has its step
-        keeper.driver.on_change()
+        keeper._service.driver.on_change()
         await async_until(lambda: box.history.count("close") == 2)
-        assert keeper.driver.troubles == {}
+        assert keeper._service.driver.troubles == {}
 
 
 @on_loop

@@ -139,7 +139,7 @@ async def test_a_request_that_was_read_before_the_claim_is_ignored_after_it() ->
     step = Branches()
     async with Engine(":memory:") as engine:
         session = await step.held(engine)
-        drive = engine.driver.drive("s")
+        drive = engine._service.driver.drive("s")
         assert drive is not None
         fence = drive.fence
         step.call.set()
@@ -215,8 +215,8 @@ async def test_a_held_step_that_demands_a_pause_exits_quietly(caplog: pytest.Log
         await settled(session, Status.PAUSED)
         late.set()
         await turns()
-        run = engine.driver.runs[session.id]
-        await engine.driver.let_go(session.id)
+        run = engine._service.driver.runs[session.id]
+        await engine._service.driver.let_go(session.id)
         assert run.broken is None
         await session.resume()
         outcome = await session.outcome()
@@ -236,7 +236,7 @@ async def test_a_resume_whose_keeper_gave_up_withdraws_no_later_pause(
         async def gives_up(*_: Any) -> bool:
             if paused_again:
                 await session.pause(by="bob")
-            await engine.driver.let_go("s")
+            await engine._service.driver.let_go("s")
             return False
 
         monkeypatch.setattr(engine._parts.control, "_continues_in_place", gives_up)
@@ -261,7 +261,7 @@ async def test_a_resume_elsewhere_makes_a_session_due_even_if_its_keeper_has_jus
 
         async def late(*args: Any, **how: Any) -> Any:
             monkeypatch.undo()
-            await engine.driver.let_go("s")
+            await engine._service.driver.let_go("s")
             return await unpause(*args, **how)
 
         monkeypatch.setattr(engine.store, "unpause", late)

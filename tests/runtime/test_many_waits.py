@@ -62,7 +62,7 @@ class Gate:
 async def until_waiting(engine: Engine, session: Session[Any], count: int) -> Any:
     """Wait until so many branches of the session's step wait, and return its visit."""
     while True:
-        drive = engine.driver.drive(session.id)
+        drive = engine._service.driver.drive(session.id)
         if drive is not None and drive.visit is not None and len(drive.visit.waits) == count:
             return drive.visit
         await asyncio.sleep(0.001)
@@ -118,7 +118,7 @@ async def reads_per_end(children: int) -> float:
         await until_waiting(engine, session, children)
         while len(below := await engine.sessions(parent=session.id, status="waiting")) < children:
             await asyncio.sleep(0.01)
-        while any(engine.driver.drive(info.session_id) for info in below):
+        while any(engine._service.driver.drive(info.session_id) for info in below):
             await asyncio.sleep(0.01)
         await until_waiting(engine, session, children)  # the step has looked at each child that has stopped
         reads = store.reads()

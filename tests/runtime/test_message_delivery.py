@@ -161,7 +161,7 @@ async def test_a_waiting_session_holds_no_task_no_thread_and_no_hold(
             await settled(session)
         info = await sessions[0].info()
         assert (info.status, info.holder, info.waiting, info.step) == ("waiting", None, ("message",), "listen")
-        assert engine.driver.runs == {}
+        assert engine._service.driver.runs == {}
         assert len(asyncio.all_tasks()) <= tasks + 1
         assert started
         assert [thread.name for thread in started if thread.is_alive()] in ([], [f"{NAME}-loop-watch"])

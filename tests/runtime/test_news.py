@@ -34,16 +34,18 @@ async def test_only_the_requests_to_sessions_that_have_changed_are_read(
     async with Engine(tmp_path / "store.db", workflows=[lasting]) as engine:
         for id in ("s1", "s2", "s3"):
             await engine.start(lasting, session_id=id)
-        first, *others = sorted(run.drive.row.key for run in engine.driver.runs.values() if run.drive is not None)
+        first, *others = sorted(
+            run.drive.row.key for run in engine._service.driver.runs.values() if run.drive is not None
+        )
         read.clear()
-        engine.driver.on_change(frozenset({first, 999}))
-        engine.driver.on_change(frozenset({others[0]}))  # before the first was read
-        await engine.driver.refresh()
-        engine.driver.on_change(frozenset({999}))
-        await engine.driver.refresh()
+        engine._service.driver.on_change(frozenset({first, 999}))
+        engine._service.driver.on_change(frozenset({others[0]}))  # before the first was read
+        await engine._service.driver.refresh()
+        engine._service.driver.on_change(frozenset({999}))
+        await engine._service.driver.refresh()
         assert read == [[first, others[0]]], "none was read twice, and no foreign one"
-        engine.driver.on_change(None)
-        await engine.driver.refresh()
+        engine._service.driver.on_change(None)
+        await engine._service.driver.refresh()
         assert read[1:] == [[first, *others]]
 
 
@@ -64,10 +66,10 @@ async def test_a_change_that_is_told_while_another_one_is_read_is_not_missed(
         await engine.start(lasting, session_id="s1")
         async with Engine(tmp_path / "store.db", drives="none") as other:
             monkeypatch.setattr(SqliteStore, "flags", slow)
-            engine.driver.on_change(None)
+            engine._service.driver.on_change(None)
             await going.wait()  # the flags are read, and not passed on yet
             await other.session("s1").pause(mode="abort")
-            engine.driver.on_change(None)
+            engine._service.driver.on_change(None)
             go.set()
             monkeypatch.setattr(SqliteStore, "flags", flags)
             while (await other.session("s1").info()).status is not Status.PAUSED:
@@ -96,6 +98,6 @@ async def test_no_operation_begins_between_a_change_that_was_noticed_and_its_rea
             monkeypatch.setattr(SqliteStore, "has_news", lambda store: False)  # the watcher has noticed the pause
             await other.session("s1").pause()
             opened.set()  # so the step runs before the engine reads the pause
-            engine.driver.on_change(None)
+            engine._service.driver.on_change(None)
             assert (await session.outcome()).status is Status.PAUSED
     assert ran == []

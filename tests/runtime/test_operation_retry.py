@@ -358,7 +358,7 @@ async def test_an_engine_that_closes_while_the_budget_is_read_begins_no_further_
     async def late(key: int) -> Any:
         monkeypatch.undo()
         reading.set()
-        await async_until(lambda: (drive := engine.driver.drive("s")) and drive.stopping)
+        await async_until(lambda: (drive := engine._service.driver.drive("s")) and drive.stopping)
         return await engine.store.purses(key)
 
     async def down() -> None:

@@ -94,7 +94,7 @@ class Stage:
 
     @property
     def drive(self) -> Any:
-        return self.engine.driver.drive(self.session.id)
+        return self.engine._service.driver.drive(self.session.id)
 
     async def heard(self, wanted: bool) -> None:
         while self.drive.must_stop is not wanted:
@@ -338,7 +338,7 @@ async def test_a_session_that_is_left_beside_a_timer_goes_on_with_its_other_bran
         await gate.reached.wait()
         if how == "paused":
             await session.pause()
-            while not engine.driver.drive("one").must_stop:  # type: ignore[union-attr]  # it runs
+            while not engine._service.driver.drive("one").must_stop:  # type: ignore[union-attr]  # it runs
                 await asyncio.sleep(0.001)
             gate.opened.set()
             await settled(session, Status.PAUSED)

@@ -120,7 +120,7 @@ async def test_a_pause_that_arrives_during_a_look_at_the_budget_comes_before_the
         async def late(key: int) -> Any:
             monkeypatch.undo()
             await session.pause()
-            await async_until(lambda: (drive := engine.driver.drive(session.id)) and drive.must_stop)
+            await async_until(lambda: (drive := engine._service.driver.drive(session.id)) and drive.must_stop)
             return await purses(key)
 
         monkeypatch.setattr(engine.store, "purses", late)

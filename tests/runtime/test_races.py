@@ -284,14 +284,14 @@ async def test_a_session_whose_start_was_cut_off_is_driven_all_the_same(tmp_path
     pipeline = Pipeline()
     async with Engine(tmp_path / "h.db") as engine:
         starting = asyncio.ensure_future(engine.start(pipeline.workflow, session_id="s"))
-        while "s" not in engine.driver.claims:
+        while "s" not in engine._service.driver.claims:
             await asyncio.sleep(0)
         starting.cancel()
         await asyncio.wait([starting])
         assert starting.cancelled()
         while await engine.store.get("s") is None:  # a submitted write still takes effect
             await asyncio.sleep(0)
-        while engine.driver.background:
+        while engine._service.driver.background:
             await asyncio.sleep(0)
         session = engine.session("s")
         assert (await session.outcome()).state == FINISHED
@@ -397,7 +397,7 @@ async def test_abort_insists_when_a_step_swallows_its_cancellation() -> None:
     async with Engine(":memory:") as engine:
         session = await engine.start(Workflow("stubborn", state=State, steps=[stubborn]))
         await gate.reached.wait()
-        drive = engine.driver.drive(session.id)
+        drive = engine._service.driver.drive(session.id)
         assert drive is not None
         for _ in range(3):
             drive.requests.stop("now", now=True)

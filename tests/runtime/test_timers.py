@@ -64,7 +64,7 @@ async def test_a_sleeping_session_is_parked_and_goes_on_where_it_slept_when_the_
         info = await session.info()
         assert (info.step, info.holder) == ("nap", None)
         assert info.wakes_at == clock.time + timedelta(hours=1)
-        assert not engine.driver.runs
+        assert not engine._service.driver.runs
         clock.advance(HOUR - 1)
         await asyncio.sleep(0.02)
         assert await session.status() is Status.SLEEPING
@@ -526,8 +526,8 @@ async def test_parked_sessions_cost_no_task_and_no_thread(monkeypatch: pytest.Mo
         # Two tasks of this test, and those that wait for timers, for changes and for engines that die.
         assert len(asyncio.all_tasks()) <= 6
         assert [thread.name for thread in started if thread.is_alive()] in ([], [f"{NAME}-loop-watch"])
-        assert not engine.driver.runs
-        assert not engine.driver.listeners.sessions
+        assert not engine._service.driver.runs
+        assert not engine._service.driver.listeners.sessions
         clock.advance(HOUR)
         for session in sessions:
             assert (await session.outcome()).status is Status.COMPLETED

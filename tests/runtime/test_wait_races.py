@@ -263,7 +263,7 @@ async def test_a_timer_is_frozen_for_as_long_as_it_stood_still_and_no_longer(
         session = await engine.start(Workflow("top", state=Data, steps=[top]))
         await gate.begun.wait()
         await session.pause(freeze=True)
-        while not engine.driver.drive(session.id).must_stop:  # type: ignore[union-attr]  # it runs
+        while not engine._service.driver.drive(session.id).must_stop:  # type: ignore[union-attr]  # it runs
             await asyncio.sleep(0.001)
         clock.advance(600)
         if effect == "taken back":

@@ -23,6 +23,7 @@ import httpx
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Workflow, step
+from pausepoint.engine.remembered import RequestKeys
 from pausepoint.model.commits import Commit, Flags
 from pausepoint.server.asgi import Settings, application
 from pausepoint.server.people import Person
@@ -209,7 +210,7 @@ def post(path: str, name: str, names: dict[str, str], point: int, when: str, twi
 
     async def run() -> None:
         if twin == "no once":
-            Engine.once = lambda self, key, *, each=False: nullcontext()  # type: ignore[method-assign]
+            RequestKeys.once = lambda self, key, *, each=False: nullcontext()  # type: ignore[method-assign]
         async with server(Path(path), REQUESTS[name].drives) as (_, store, client):
             store.arm(point, when)
             answer = await sent(client, name, names, keyed=twin != "no key")

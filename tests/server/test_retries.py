@@ -181,7 +181,7 @@ def test_a_second_request_during_the_first_is_told_to_wait(server: Served, elsew
 
 def at_work(server: Served, head: dict[str, str]) -> bool:
     """Whether the request with this key is being carried out for the server's own token."""
-    found = server.run(server.engine.recall(stored_key("own", head[KEY])))
+    found = server.run(server.engine.keys.recall(stored_key("own", head[KEY])))
     return found is not None and found.at_work
 
 
@@ -258,7 +258,7 @@ def test_an_error_of_the_server_is_not_kept(server: Served, monkeypatch: pytest.
 
 def test_an_answer_that_cannot_be_kept_is_still_sent(server: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     server.asked("unkept")
-    remember = server.engine.remember
+    remember = server.engine.keys.remember
 
     async def full(key: str, digest: bytes, answer: bytes | None = None, **given: Any) -> Any:
         if answer is not None:
@@ -266,7 +266,7 @@ def test_an_answer_that_cannot_be_kept_is_still_sent(server: Served, monkeypatch
         return await remember(key, digest, **given)
 
     with server.admin(**keyed()) as client:
-        monkeypatch.setattr(server.engine, "remember", full)
+        monkeypatch.setattr(server.engine.keys, "remember", full)
         assert client.post("/sessions/unkept/pause", json={}).status_code == 200
         monkeypatch.undo()
         server.run(server.engine.session("unkept").resume(here=False))

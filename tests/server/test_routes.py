@@ -9,6 +9,9 @@ from typing import get_args
 import pytest
 
 from pausepoint import Engine, Session
+from pausepoint.engine.limits import StoreLimits
+from pausepoint.engine.remembered import RequestKeys
+from pausepoint.engine.schedules import StoreSchedules
 from pausepoint.server.calls import Route
 from pausepoint.server.people import Person
 from pausepoint.server.roles import ROLES, Role
@@ -176,9 +179,10 @@ def test_every_route_has_a_verb_and_an_example() -> None:
         assert not route.path.startswith(API)
 
 
-VERBS = {
-    name for kind in (Engine, Session) for name, verb in getmembers(kind)
-    if not name.startswith("_") and (isfunction(verb) or name == "files")
+KINDS = {"": Engine, "keys.": RequestKeys, "limits.": StoreLimits, "schedules.": StoreSchedules}
+VERBS = {"files"} | {
+    prefix + name for prefix, kind in [*KINDS.items(), ("", Session)] for name, verb in getmembers(kind, isfunction)
+    if not name.startswith("_")
 }  # fmt: skip
 """The verbs of engines and sessions."""
 
@@ -190,19 +194,20 @@ UNREACHABLE = {
     "drive_only": "for programs that drive one session",
     "emit": "an event comes from the program of a session",
     "find": "clients send whole ids",
-    "forget": "the server's own, for requests that are sent twice",
+    "forget": "POST rewind, with to_operation",
     "idle": "for programs that wait",
     "import_session": "writes a session that a stranger made",
+    "keys.forget": "the server's own, for requests that are sent twice",
+    "keys.once": "the server's own, for requests that are sent twice",
+    "keys.recall": "the server's own, for requests that are sent twice",
+    "keys.remember": "the server's own, for requests that are sent twice",
     "last_event": "GET events",
     "move": "opens a store that the caller names",
     "obstacles": "GET plan",
-    "once": "the server's own, for requests that are sent twice",
     "outcome": "waits; the page follows the session instead",
     "outline": "GET session, whose description names the steps",
     "rebuild": "reads a folder of the server",
-    "recall": "the server's own, for requests that are sent twice",
     "register": "code is named when the server starts",
-    "remember": "the server's own, for requests that are sent twice",
     "result": "waits; the page follows the session instead",
     "retries": "GET events",
     "same_input": "for the command line",

@@ -18,7 +18,7 @@ from msgspec import to_builtins
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
-from pausepoint.engine import documents
+from pausepoint.engine import history_documents
 from pausepoint.model.changes import Change
 from pausepoint.server import Person, clients
 from pausepoint.server import hub as hubs
@@ -331,7 +331,7 @@ async def _joined_while_running(server: Served, count: int) -> list[tuple[Client
     (question,) = await session.questions()
     await engine.answer(question.id, "formal")
     await session.outcome()
-    events = [to_builtins(documents.EventDocument.of(event)) async for event in engine.session("busy").events()]
+    events = [to_builtins(history_documents.EventDocument.of(event)) async for event in engine.session("busy").events()]
     await async_until(lambda: all(len(_received(each).lines) >= len(events) for each in joined))
     return [(each, sorted(map(told, events))) for each in joined]
 

@@ -78,7 +78,7 @@ class MortalStore(SqliteStore):
 
 def driven(engine: Engine) -> dict[str, Drive]:
     """Return the sessions that an engine currently drives."""
-    return {session_id: run.drive for session_id, run in engine.driver.runs.items() if run.drive is not None}
+    return {session_id: run.drive for session_id, run in engine._service.driver.runs.items() if run.drive is not None}
 
 
 async def crash(engine: Engine) -> None:
@@ -86,12 +86,12 @@ async def crash(engine: Engine) -> None:
     store = engine.store
     assert isinstance(store, MortalStore)
     store.die()
-    tasks: list[asyncio.Task[Any]] = [run.task for run in engine.driver.runs.values()]
+    tasks: list[asyncio.Task[Any]] = [run.task for run in engine._service.driver.runs.values()]
     tasks += [drive.keeping for drive in driven(engine).values() if drive.keeping is not None]
-    if engine.driver.refreshing is not None:
-        tasks.append(engine.driver.refreshing)
-    if engine.waker.task is not None:
-        tasks.append(engine.waker.task)
+    if engine._service.driver.refreshing is not None:
+        tasks.append(engine._service.driver.refreshing)
+    if engine._service.waker.task is not None:
+        tasks.append(engine._service.waker.task)
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

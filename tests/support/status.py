@@ -10,10 +10,10 @@ from pausepoint import Session, Status
 
 async def settled(session: Session[Any], status: Status = Status.WAITING) -> None:
     """Wait until the session has reached a status and no run of this process drives it."""
-    runs = session._engine.driver.runs
+    runs = session._engine._service.driver.runs
     while True:
         if (run := runs.get(session.id)) is not None:
             await run.finished()
-        if await session.status() is status and session.id not in session._engine.driver.running:
+        if await session.status() is status and session.id not in session._engine._service.driver.running:
             return
         await asyncio.sleep(0.001)

@@ -297,4 +297,4 @@ async def test_the_dead_cannot_be_asked() -> None:
             await engines[0].sessions()
         with pytest.raises(StoreClosed, match="dead"):
             await engines[0].store.find(Filter())
-        assert engines[0].driver.runs == {}
+        assert engines[0]._service.driver.runs == {}

@@ -51,7 +51,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         "ask-again": ("edit", "Ask a question again that was declined; finished operations are kept."),
         "rewind": ("edit", "Redo a step and the steps after it."),
         "forget": ("edit", "Forget the result of an operation, and what came after it."),
-        "fork": ("edit", "Start a new session from a checkpoint of another one."),
+        "fork": ("fork", "Start a new session from a checkpoint of another one."),
     },
     "Maintain": {
         "verify": ("verify", "Check that everything stored is intact."),

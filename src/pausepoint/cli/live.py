@@ -17,7 +17,7 @@ from pausepoint.cli.console import COLOURS, Output, money, span
 from pausepoint.cli.host import host
 from pausepoint.cli.streams import Redirected, Scroll, before_debugger, shown_line, streamed
 from pausepoint.cli.text import clock, counted, limited, one_line, wait_phrase
-from pausepoint.engine import documents
+from pausepoint.engine import history_documents
 from pausepoint.engine.spans import Spans
 
 if TYPE_CHECKING:
@@ -216,10 +216,10 @@ class Records(Display):
         self.out = out
 
     def event(self, view: View, event: Event) -> None:
-        self.out.record(documents.EventDocument.of(event))
+        self.out.record(history_documents.EventDocument.of(event))
 
     def stream(self, view: View, item: StreamItem) -> None:
-        self.out.record(documents.stream_item(view.session_id, item))
+        self.out.record(history_documents.stream_item(view.session_id, item))
 
 
 class Lines(Display):

@@ -10,8 +10,9 @@ from typing import Any, TypeAlias
 
 from pausepoint.cli import documents as own
 from pausepoint.cli.console import to_json
-from pausepoint.engine import documents, store_documents
-from pausepoint.engine.documents import EventDocument, ListingDocument, OutcomeDocument, PlanDocument, StoppedDocument
+from pausepoint.engine import documents, history_documents, store_documents
+from pausepoint.engine.documents import ListingDocument, OutcomeDocument, PlanDocument, StoppedDocument
+from pausepoint.engine.history_documents import EventDocument
 from pausepoint.model.descriptions import Description
 from pausepoint.model.documents import definitions, document_name
 from pausepoint.model.views import Diff
@@ -40,13 +41,15 @@ COMMANDS: dict[str, Forms] = {
     "mirror": ([own.MirrorDocument], [own.MirroredDocument]),
     "notify": ([own.NotifiedDocument], [own.NoticeDocument]),
     "ls": ([ListingDocument], [documents.SessionDocument]),
-    "show": ([documents.ShownDocument, documents.OperationsDocument, documents.ConversationDocument], []),
+    "show": (
+        [documents.ShownDocument, history_documents.OperationsDocument, history_documents.ConversationDocument], []
+    ),
     "status": ([store_documents.StoreStatus], []),
     "watch": ([documents.SessionDocument, ListingDocument], [EventDocument]),
-    "events": ([documents.EventsDocument], [EventDocument]),
+    "events": ([history_documents.EventsDocument], [EventDocument]),
     "plan": ([PlanDocument], []),
     "why": ([documents.ReasonDocument, PlanDocument], []),
-    "checkpoints": ([documents.CheckpointsDocument], [documents.CheckpointDocument]),
+    "checkpoints": ([history_documents.CheckpointsDocument], [history_documents.CheckpointDocument]),
     "diff": ([Diff], []),
     "workflows": ([store_documents.WorkflowsDocument, Description], []),
     "artifacts": ([documents.ArtifactsDocument], []),

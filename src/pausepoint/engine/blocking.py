@@ -20,7 +20,10 @@ from typing_extensions import TypeVar
 
 from pausepoint.engine.engine import Engine
 from pausepoint.engine.guests import BlockingVisitor, Visitor
+from pausepoint.engine.limits import StoreLimits
 from pausepoint.engine.loop_thread import Interrupts, LoopThread
+from pausepoint.engine.remembered import RequestKeys
+from pausepoint.engine.schedules import StoreSchedules
 from pausepoint.engine.selection import Selection
 from pausepoint.engine.session import Session
 from pausepoint.model.notebook import facts
@@ -131,11 +134,17 @@ def on_select(
     return _described(select, "BlockingEngine")
 
 
-def on_selection(
-    verb: Callable[Concatenate[Selection, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[BlockingSelection, P], R]:
-    """Return the blocking form of a selection's verb."""
-    return _blocking(verb, "BlockingSelection")
+@overload
+def on_part(
+    verb: Callable[Concatenate[Any, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[Any, P], R]: ...
+@overload
+def on_part(
+    verb: Callable[Concatenate[Any, P], AbstractContextManager[R]],
+) -> Callable[Concatenate[Any, P], AbstractContextManager[R]]: ...
+def on_part(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the blocking form of a verb of another class, whose blocking class is named after it."""
+    return _described(form(verb), f"Blocking{verb.__qualname__.partition('.')[0]}")
 
 
 def _blocking(verb: Callable[..., Any], owner: str) -> Callable[..., Any]:
@@ -187,9 +196,8 @@ class BlockingEngine:
     def __init__(self, engine: Engine, close: Callable[[], Awaitable[None]], *, signals: bool) -> None:
         self._wrapped = engine
         self._close = close
-        self._interrupts = Interrupts(
-            lambda reason: self._thread.post(engine.driver.abort, reason), lambda: engine.driver.in_flight
-        )
+        driver = engine._service.driver
+        self._interrupts = Interrupts(lambda reason: self._thread.post(driver.abort, reason), lambda: driver.in_flight)
         self._thread = LoopThread(self._interrupts)
         self._ending = threading.Lock()
         self._signals = signals
@@ -221,15 +229,7 @@ class BlockingEngine:
     visit = on_visit(Engine.visit)
     drawer = on_drawer_of(Engine.drawer)
     schedule = on_engine(Engine.schedule)
-    schedules = on_engine(Engine.schedules)
-    pause_schedule = on_engine(Engine.pause_schedule)
-    resume_schedule = on_engine(Engine.resume_schedule)
-    trigger_schedule = on_engine(Engine.trigger_schedule)
-    remove_schedule = on_engine(Engine.remove_schedule)
     limit = on_engine(Engine.limit)
-    limits = on_engine(Engine.limits)
-    queues = on_engine(Engine.queues)
-    remove_limit = on_engine(Engine.remove_limit)
     take_ready = on_engine(Engine.take_ready)
     pause_all = on_engine(Engine.pause_all)
     lift_pause = on_engine(Engine.lift_pause)
@@ -257,25 +257,24 @@ class BlockingEngine:
     gc = on_engine(Engine.gc)
     verify = on_engine(Engine.verify)
     health = on_engine(Engine.health)
-    remember = on_engine(Engine.remember)
-    recall = on_engine(Engine.recall)
-    forget = on_engine(Engine.forget)
     engines = on_engine(Engine.engines)
     import_session = on_engine(Engine.import_session)
     drawers = on_engine(Engine.drawers)
 
-    def once(self, key: str, *, each: bool = False) -> AbstractContextManager[None]:
-        """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
+    @property
+    def schedules(self) -> BlockingStoreSchedules:
+        """The schedules of the store, to list, pause, resume, trigger and remove them. `schedule` stores one."""
+        return BlockingStoreSchedules(self._wrapped.schedules, self._thread)
 
-        It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
-        raises `KeyLost`, and nothing is changed.
+    @property
+    def limits(self) -> BlockingStoreLimits:
+        """The limits and the queues of the store, to list them and to remove limits. `limit` sets one."""
+        return BlockingStoreLimits(self._wrapped.limits, self._thread)
 
-        With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
-        meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
-        reported as done, and left as they are now. A `resume` needs ``here=False``: a process that is killed before it
-        drives a session could not complete that later.
-        """
-        return self._thread.look(lambda: self._wrapped.once(key, each=each))
+    @property
+    def keys(self) -> BlockingRequestKeys:
+        """The keys of requests that must have one effect, such as a repeated POST."""
+        return BlockingRequestKeys(self._wrapped.keys, self._thread)
 
     @property
     def trouble(self) -> str | None:
@@ -346,7 +345,7 @@ class BlockingEngine:
 
     async def _stop(self, reason: str) -> None:
         if reason:
-            await self._wrapped.driver.stop(reason)
+            await self._wrapped._service.driver.stop(reason)
         await self._close()
 
 
@@ -428,19 +427,47 @@ class BlockingSession(Generic[S, T]):
     export = on_session(Session.export)
 
 
-class BlockingSelection:
-    """Many sessions, for blocking code. It has the verbs of `Selection`, and each blocks until its report is there."""
+class BlockingPart:
+    """An object with the verbs of the one that it wraps. Each blocks until its result is available."""
 
-    def __init__(self, selection: Selection, thread: LoopThread) -> None:
-        self._wrapped = selection
-        self._thread = thread
+    def __init__(self, wrapped: Any, thread: LoopThread) -> None:
+        self._wrapped = wrapped
+        self._call = thread.call
+
+
+class BlockingSelection(BlockingPart):
+    """Many sessions, for blocking code. It has the verbs of `Selection`, and each blocks until its report is there."""
 
     def __repr__(self) -> str:
         return f"Blocking{self._wrapped!r}"
 
-    def _call(self, verb: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any, **kwargs: Any) -> Any:
-        return self._thread.call(verb, *args, **kwargs)
+    resume = on_part(Selection.resume)
+    pause = on_part(Selection.pause)
+    cancel = on_part(Selection.cancel)
 
-    resume = on_selection(Selection.resume)
-    pause = on_selection(Selection.pause)
-    cancel = on_selection(Selection.cancel)
+
+class BlockingStoreSchedules(BlockingPart):
+    """The schedules of the store, for blocking code. See `StoreSchedules`."""
+
+    list = on_part(StoreSchedules.list)
+    pause = on_part(StoreSchedules.pause)
+    resume = on_part(StoreSchedules.resume)
+    trigger = on_part(StoreSchedules.trigger)
+    remove = on_part(StoreSchedules.remove)
+
+
+class BlockingStoreLimits(BlockingPart):
+    """The limits of the store, for blocking code. See `StoreLimits`."""
+
+    queues = on_part(StoreLimits.queues)
+    list = on_part(StoreLimits.list)
+    remove = on_part(StoreLimits.remove)
+
+
+class BlockingRequestKeys(BlockingPart):
+    """The keys of requests, for blocking code. See `RequestKeys`."""
+
+    remember = on_part(RequestKeys.remember)
+    recall = on_part(RequestKeys.recall)
+    forget = on_part(RequestKeys.forget)
+    once = on_part(RequestKeys.once)

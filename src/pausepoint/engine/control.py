@@ -24,7 +24,7 @@ from pausepoint.engine.pauses import PAGE, Pauses, operator_pause
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.questions import Questions
-from pausepoint.engine.schedules import Schedules
+from pausepoint.engine.schedules import Scheduler
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import Target, TimeTravel, merged_changes
 from pausepoint.errors import (
@@ -84,7 +84,7 @@ class Control:
     """
 
     def __init__(
-        self, service: Service, queries: Queries, pauses: Pauses, pickup: Pickup, schedules: Schedules,
+        self, service: Service, queries: Queries, pauses: Pauses, pickup: Pickup, scheduler: Scheduler,
         time_travel: TimeTravel, artifacts: Artifacts, questions: Questions,
         make: Callable[..., Session[Any]],
     ) -> None:  # fmt: skip
@@ -92,7 +92,7 @@ class Control:
         self.queries = queries
         self.pauses = pauses
         self.pickup = pickup
-        self.schedules = schedules
+        self.scheduler = scheduler
         self.time_travel = time_travel
         self.artifacts = artifacts
         self.questions = questions
@@ -453,7 +453,7 @@ class Control:
             service.driver.taking += 1
             try:
                 if waker.asked is None:
-                    await self.schedules.fire_due(service.clock.now())
+                    await self.scheduler.fire_due(service.clock.now())
                 if service.concurrency is not None:
                     limit = min(limit, waker.room)
                 if limit <= 0:

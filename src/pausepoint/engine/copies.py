@@ -240,7 +240,7 @@ async def _paused_schedules(engine: Engine) -> FoundSchedules:
     """Return all schedules. Each is paused: by the move, unless it was before."""
     for each in await engine.store.schedules():
         with suppress(UnknownSchedule):
-            await engine.pause_schedule(each.name, by=MOVER)
+            await engine.schedules.pause(each.name, by=MOVER)
     found = await engine.store.schedules()
     return FoundSchedules([each for each in found if each.paused_at is not None], found.damaged)
 

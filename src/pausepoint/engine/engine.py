@@ -34,10 +34,9 @@ from pausepoint.model.questions import is_time_to_answer
 from pausepoint.model.queues import check_queue
 from pausepoint.model.sessions import Level, PauseMode, Sort, Status
 from pausepoint.model.views import Listing, Misfit, Outcome, SessionInfo, StandingPause
-from pausepoint.runtime.driver import LocalDriver
 from pausepoint.runtime.hold import OnStep
 from pausepoint.runtime.signals import SignalWatch
-from pausepoint.runtime.waker import MOST_RUNNING, Waker
+from pausepoint.runtime.waker import MOST_RUNNING
 from pausepoint.stores.base import Store
 
 if TYPE_CHECKING:
@@ -153,8 +152,6 @@ class Engine(StoreVerbs):
         self.store: Store = service.store
         self.clock: Clock = service.clock
         self.workflows: dict[str, Workflow[Any]] = service.workflows
-        self.driver: LocalDriver = service.driver
-        self.waker: Waker = service.waker
         self.drives: Drives = drives
         self._signals = signals
         self._watch: SignalWatch | None = None
@@ -201,7 +198,7 @@ class Engine(StoreVerbs):
         self._opened_by("async with")
         await self._open()
         if self._signals:
-            self._watch = SignalWatch(self.driver, self._stop_driving, self.close)
+            self._watch = SignalWatch(self._service.driver, self._stop_driving, self.close)
             self._watch.install()
         return self
 

@@ -12,16 +12,16 @@ from pausepoint.engine.changes import Changes, StreamVerbs
 from pausepoint.engine.control import Control
 from pausepoint.engine.descriptions import Descriptions
 from pausepoint.engine.drawers import Drawers
-from pausepoint.engine.limits import Limits
+from pausepoint.engine.limits import StoreLimits
 from pausepoint.engine.overview import Overview
 from pausepoint.engine.pauses import Pauses
 from pausepoint.engine.pickup import Pickup
 from pausepoint.engine.queries import Queries
 from pausepoint.engine.questions import Questions
-from pausepoint.engine.remembered import RememberedRequests
+from pausepoint.engine.remembered import RequestKeys
 from pausepoint.engine.rerun import Rerun
 from pausepoint.engine.retention import Retention
-from pausepoint.engine.schedules import Schedules
+from pausepoint.engine.schedules import Scheduler, StoreSchedules
 from pausepoint.engine.session import Session
 from pausepoint.engine.time_travel import TimeTravel
 
@@ -41,25 +41,26 @@ class Parts:
         self.changes = Changes(service)
         self.overview = Overview(service)
         self.descriptions = Descriptions(service)
-        self.limits = Limits(service)
+        self.limits = StoreLimits(service)
         self.retention = Retention(service)
-        self.remembered = RememberedRequests(service)
+        self.keys = RequestKeys(service)
+        self.schedules = StoreSchedules(service)
         self.drawers = Drawers(service)
         self.queries = Queries(service)
         self.streams = StreamVerbs(service, self.queries)
         self.pauses = Pauses(service)
         self.pickup = Pickup(service, self.queries, self.pauses)
-        self.schedules = Schedules(service, self.pickup)
+        self.scheduler = Scheduler(service, self.pickup)
         self.questions = Questions(service, self.queries, self.pickup)
         self.time_travel = TimeTravel(service)
         self.rerun = Rerun(service, self.time_travel)
         self.artifacts = Artifacts(service, self.queries, self.time_travel, self.rerun)
         self.control = Control(
-            service, self.queries, self.pauses, self.pickup, self.schedules, self.time_travel, self.artifacts,
+            service, self.queries, self.pauses, self.pickup, self.scheduler, self.time_travel, self.artifacts,
             self.questions, make,
         )  # fmt: skip
         service.waker.take = self.pickup.wake
-        service.waker.fire = self.schedules.fire_due
+        service.waker.fire = self.scheduler.fire_due
 
     @cached_property
     def plans(self) -> Plans:

@@ -52,13 +52,100 @@ from pausepoint.model.schedules import (
 )
 from pausepoint.model.sessions import Filter, SessionRow
 from pausepoint.model.views import Listing
+from pausepoint.stores.base import Store
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-class Schedules:
-    """The verbs about schedules."""
+class StoreSchedules:
+    """The schedules of the store. `Engine.schedule` stores one."""
+
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    async def list(self) -> Listing[ScheduleInfo]:
+        """Return all schedules, ordered by name. ``damaged`` are the errors of those that cannot be read."""
+        self._service.check_open()
+        found = await self._service.store.schedules()
+        return Listing([_info(each) for each in found], found.damaged)
+
+    async def pause(self, name: str, *, by: str | None = None) -> ScheduleInfo:
+        """Start no sessions of this schedule until `resume`. Sessions that have started are not affected."""
+        check_texts(by=by)
+        facts = {"paused_at": self._service.clock.now(), "paused_by": by}
+        return _info(await self._rewritten(name, lambda each: each if each.paused_at else replace(each, **facts)))
+
+    async def resume(self, name: str) -> ScheduleInfo:
+        """Let a schedule start sessions again, from its next time on. Runs during the pause are not caught up.
+
+        With ``overlap="queue"``, a run that waited when the schedule was paused still waits.
+        """
+        now = self._service.clock.now()
+
+        def resumed(each: Schedule) -> Schedule:
+            if each.paused_at is None:
+                return each
+            waited = each.overlap == "queue" and each.next_at <= each.paused_at
+            next_at = each.next_at if waited else times.next_after(each.cron, each.zone, now)
+            return replace(each, paused_at=None, paused_by=None, next_at=next_at)
+
+        return _info(await self._rewritten(name, resumed))
+
+    async def trigger(self, name: str, *, by: str | None = None) -> SessionId:
+        """Start a session of this schedule now, and return its id. The schedule may be paused; its times stay.
+
+        The session starts as soon as an engine that has the workflow looks. Raises `ScheduleRefused` if the previous
+        session has not ended and the schedule does not allow or queue another.
+        """
+        check_texts(by=by)
+        self._service.check_open()
+        now = self._service.clock.now()
+        found = await self._stored(name)
+        if found.overlap == "skip" and (active := await _active_session(self._service.store, found)) is not None:
+            raise ScheduleRefused(
+                f"Schedule {name!r} was not triggered, because its session {active!r} has not ended and its overlap is"
+                " 'skip'. Wait until the session has ended, or cancel it.",
+                name=name,
+            )
+
+        def triggered(each: Schedule) -> Schedule:
+            if each.triggered_at is not None:
+                return each
+            at = max(now, (each.last_at or 0) + 1)  # two triggers at one time need two ids
+            return replace(each, triggered_at=at, triggered_by=by)
+
+        after = await self._rewritten(name, triggered)
+        return run_id(name, after.triggered_at or now, triggered=True)
+
+    async def remove(self, name: str) -> None:
+        """Delete a schedule, damaged or not. Its sessions stay. Raises `UnknownSchedule`."""
+        self._service.check_open()
+        if not await self._service.store.drop_schedule(check_schedule_name(name)):
+            raise await self._unknown(name)
+
+    async def _stored(self, name: str) -> Schedule:
+        found = await self._service.store.schedule(check_schedule_name(name))
+        if found is None:
+            raise await self._unknown(name)
+        return found
+
+    async def _unknown(self, name: str) -> UnknownSchedule:
+        names = [each.name for each in await self._service.store.schedules()]
+        return UnknownSchedule(f"This store has no schedule {name!r}{did_you_mean(name, names)}", name=name)
+
+    async def _rewritten(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
+        self._service.check_open()
+        while True:
+            before = await self._stored(name)
+            after = change(before)
+            if after == before or (await self._service.store.set_schedule(before, after)).written:
+                self._service.waker.poke()
+                return after
+
+
+class Scheduler:
+    """Stores schedules, and starts the sessions of those that are due."""
 
     def __init__(self, service: Service, pickup: Pickup) -> None:
         self.service = service
@@ -96,65 +183,6 @@ class Schedules:
                 continue
             await self.service.store.drop_schedule(name)  # it cannot be read, and is replaced
 
-    async def schedules(self) -> Listing[ScheduleInfo]:
-        """Return all schedules, ordered by name. ``damaged`` are the errors of those that cannot be read."""
-        self.service.check_open()
-        found = await self.service.store.schedules()
-        return Listing([_info(each) for each in found], found.damaged)
-
-    async def pause_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
-        """Start no sessions of this schedule until `resume_schedule`. Sessions that have started are not affected."""
-        check_texts(by=by)
-        now = self.service.clock.now()
-        return _info(
-            await self._rewritten(
-                name, lambda each: each if each.paused_at else replace(each, paused_at=now, paused_by=by)
-            )
-        )
-
-    async def resume_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule start sessions again, from its next time on. Runs during the pause are not caught up."""
-        now = self.service.clock.now()
-
-        def resumed(each: Schedule) -> Schedule:
-            if each.paused_at is None:
-                return each
-            waited = each.overlap == "queue" and each.next_at <= each.paused_at
-            next_at = each.next_at if waited else times.next_after(each.cron, each.zone, now)
-            return replace(each, paused_at=None, paused_by=None, next_at=next_at)
-
-        return _info(await self._rewritten(name, resumed))
-
-    async def trigger_schedule(self, name: str, *, by: str | None = None) -> SessionId:
-        """Start a session of this schedule now, and return its id. The schedule may be paused; its times stay."""
-        check_texts(by=by)
-        self.service.check_open()
-        now = self.service.clock.now()
-        found = await self._schedule(name)
-        if found.overlap == "skip" and (active := await self._active(found)) is not None:
-            raise ScheduleRefused(
-                f"Schedule {name!r} was not triggered, because its session {active!r} has not ended and its overlap is"
-                " 'skip'. Wait until the session has ended, or cancel it.",
-                name=name,
-            )
-
-        def triggered(each: Schedule) -> Schedule:
-            if each.triggered_at is not None:
-                return each
-            at = max(now, (each.last_at or 0) + 1)  # two triggers at one time need two ids
-            return replace(each, triggered_at=at, triggered_by=by)
-
-        after = await self._rewritten(name, triggered)
-        return run_id(name, after.triggered_at or now, triggered=True)
-
-    async def remove_schedule(self, name: str) -> None:
-        """Delete a schedule, damaged or not. Its sessions stay. Raises `UnknownSchedule`."""
-        self.service.check_open()
-        if not await self.service.store.drop_schedule(check_schedule_name(name)):
-            raise await self._unknown(name)
-
-    # helpers of the verbs
-
     def _check_input(self, workflow: Workflow[Any], given: BaseModel | dict[str, Any]) -> None:
         """Refuse what a run would have to refuse."""
         if workflow.is_guest:
@@ -171,37 +199,6 @@ class Schedules:
                 " of a file, or an id, instead of the content."
             )
         return stored
-
-    async def _schedule(self, name: str) -> Schedule:
-        found = await self.service.store.schedule(check_schedule_name(name))
-        if found is None:
-            raise await self._unknown(name)
-        return found
-
-    async def _unknown(self, name: str) -> UnknownSchedule:
-        names = [each.name for each in await self.service.store.schedules()]
-        return UnknownSchedule(f"This store has no schedule {name!r}{did_you_mean(name, names)}", name=name)
-
-    async def _rewritten(self, name: str, change: Callable[[Schedule], Schedule]) -> Schedule:
-        self.service.check_open()
-        while True:
-            before = await self._schedule(name)
-            after = change(before)
-            if after == before or (await self.service.store.set_schedule(before, after)).written:
-                self.service.waker.poke()
-                return after
-
-    async def _active(self, schedule: Schedule) -> str | None:
-        """Return a session of the schedule that has not ended. One that was removed or is damaged does not count."""
-        with suppress(DamagedRecord, UnknownSession):
-            row = None if schedule.last_session is None else await self.service.store.get(schedule.last_session)
-            if row is not None and row.ended is None:
-                return row.session_id
-        # There are others if overlap was "allow" before.
-        query = Filter(prefix=f"{schedule.name}@", unended=True, level="root")
-        return next((row.session_id for row in await self.service.store.find(query) if is_run_id(row.session_id)), None)
-
-    # starting what is due
 
     async def fire_due(self, now: int) -> int | None:
         """Start the sessions of all schedules that are due. Return when one that could not start is tried again."""
@@ -229,7 +226,7 @@ class Schedules:
 
     async def _fire(self, due: Schedule | None, now: int) -> None:
         while due is not None and due.is_due(now) and self.service.waker.room and not self.service.waker.stopping:
-            busy = due.overlap != "allow" and await self._active(due) is not None
+            busy = due.overlap != "allow" and await _active_session(self.service.store, due) is not None
             if busy and (due.overlap == "queue" or due.triggered_at is not None):
                 return  # the end of that session is news
             at, after = _run(due, now, skip=busy)
@@ -272,6 +269,17 @@ class Schedules:
                 new.session_id, to_datetime(after.next_at),
             )  # fmt: skip
         return written
+
+
+async def _active_session(store: Store, schedule: Schedule) -> str | None:
+    """Return a session of the schedule that has not ended. One that was removed or is damaged does not count."""
+    with suppress(DamagedRecord, UnknownSession):
+        row = None if schedule.last_session is None else await store.get(schedule.last_session)
+        if row is not None and row.ended is None:
+            return row.session_id
+    # There are others if overlap was "allow" before.
+    query = Filter(prefix=f"{schedule.name}@", unended=True, level="root")
+    return next((row.session_id for row in await store.find(query) if is_run_id(row.session_id)), None)
 
 
 def _check_policy(overlap: object, catch_up: object) -> None:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pausepoint.definition.workflow import Workflow
+from pausepoint.engine.base import Service
 from pausepoint.engine.filters import QuestionStatuses, Statuses, When
-from pausepoint.engine.remembered import KEPT_FOR
+from pausepoint.engine.limits import StoreLimits, set_limit
+from pausepoint.engine.remembered import RequestKeys
 from pausepoint.engine.retention import QUESTIONS_KEPT_FOR, CleanUp
+from pausepoint.engine.schedules import StoreSchedules
 from pausepoint.model.changes import Change
 from pausepoint.model.drawers import DrawerInfo
 from pausepoint.model.ids import SessionId
 from pausepoint.model.limits import LimitKey
 from pausepoint.model.questions import Question, QuestionSort, Receipt
-from pausepoint.model.remembered import Remembered
 from pausepoint.model.schedules import CatchUp, Overlap, ScheduleInfo
 from pausepoint.model.sessions import Level, QuestionStatus
 from pausepoint.model.stores import Holder, Tombstone
-from pausepoint.model.views import Health, LimitInfo, Listing, QueueInfo, SessionInfo
+from pausepoint.model.views import Health, LimitInfo, Listing, SessionInfo
 from pausepoint.runtime.drawers import Drawer
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class StoreVerbs:
     """The verbs over the store as a whole. Each is carried out by a part of the engine."""
 
     _parts: Parts
+    _service: Service
 
     async def health(self) -> Health:
         """Return the store's health: its errors, the other processes that have it open, and crashed sessions.
@@ -250,37 +252,15 @@ class StoreVerbs:
 
         Raises `ScheduleRefused` if an argument is not valid, and stores nothing.
         """
-        return await self._parts.schedules.schedule(
+        return await self._parts.scheduler.schedule(
             name, workflow, state, cron=cron, zone=zone, overlap=overlap, catch_up=catch_up, owner=owner, tags=tags,
             by=by, queue=queue, priority=priority, lane=lane, **input,
         )  # fmt: skip
 
-    async def schedules(self) -> Listing[ScheduleInfo]:
-        """Return all schedules, ordered by name. ``damaged`` are the errors of those that cannot be read."""
-        return await self._parts.schedules.schedules()
-
-    async def pause_schedule(self, name: str, *, by: str | None = None) -> ScheduleInfo:
-        """Start no sessions of this schedule until `resume_schedule`. Sessions that have started are not affected."""
-        return await self._parts.schedules.pause_schedule(name, by=by)
-
-    async def resume_schedule(self, name: str) -> ScheduleInfo:
-        """Let a schedule start sessions again, from its next time on. Runs during the pause are not caught up.
-
-        With ``overlap="queue"``, a run that waited when the schedule was paused still waits.
-        """
-        return await self._parts.schedules.resume_schedule(name)
-
-    async def trigger_schedule(self, name: str, *, by: str | None = None) -> SessionId:
-        """Start a session of this schedule now, and return its id. The schedule may be paused; its times stay.
-
-        The session starts as soon as an engine that has the workflow looks. Raises `ScheduleRefused` if the previous
-        session has not ended and the schedule does not allow or queue another.
-        """
-        return await self._parts.schedules.trigger_schedule(name, by=by)
-
-    async def remove_schedule(self, name: str) -> None:
-        """Delete a schedule, damaged or not. Its sessions stay. Raises `UnknownSchedule`."""
-        return await self._parts.schedules.remove_schedule(name)
+    @property
+    def schedules(self) -> StoreSchedules:
+        """The schedules of the store, to list, pause, resume, trigger and remove them. `schedule` stores one."""
+        return self._parts.schedules
 
     async def limit(
         self, *, queue: str | None = None, workflow: str | Workflow[Any] | None = None, lane: str | None = None,
@@ -300,25 +280,12 @@ class StoreVerbs:
         A limit with the same ``by``, and with or without ``per``, is replaced. Raises `ValueError` for arguments that
         are not valid, and stores nothing.
         """
-        return await self._parts.limits.limit(queue=queue, workflow=workflow, lane=lane, most=most, per=per, by=by)
+        return await set_limit(self._service, queue, workflow, lane, most, per, by)
 
-    async def limits(self) -> Listing[LimitInfo]:
-        """Return all limits, also those that workflows declare. ``damaged`` are the errors of unreadable ones."""
-        return await self._parts.limits.limits()
-
-    async def remove_limit(
-        self, *, queue: str | None = None, workflow: str | Workflow[Any] | None = None, lane: str | None = None
-    ) -> int:
-        """Remove the limits of a queue, workflow or lane that `limit` has set, and return how many there were.
-
-        A limit that the code of the workflow declares counts again. A damaged one is removed, too, and an engine that
-        has the workflow stores it again.
-        """
-        return await self._parts.limits.remove_limit(queue=queue, workflow=workflow, lane=lane)
-
-    async def queues(self) -> list[QueueInfo]:
-        """Return the queues that have sessions ready or at work, or a limit, by name."""
-        return await self._parts.limits.queues()
+    @property
+    def limits(self) -> StoreLimits:
+        """The limits and the queues of the store, to list them and to remove limits. `limit` sets one."""
+        return self._parts.limits
 
     async def tombstones(self, session_id: str | None = None) -> list[Tombstone]:
         """Return the tombstones of removed sessions in the order of removal, of all sessions or of one id."""
@@ -372,72 +339,10 @@ class StoreVerbs:
         """
         return await self._parts.transfer.import_session(path, session_id=session_id, folder=folder)
 
-    async def remember(
-        self, key: str, digest: bytes, answer: bytes | None = None, *, keep_for: timedelta = KEPT_FOR,
-        replaces: bytes | None = None,
-    ) -> Remembered:  # fmt: skip
-        """Take the key of a request, or store the request's answer. Return what is known about the request.
-
-        A client repeats a request with the same key if it got no answer. All engines of the store then agree on who
-        carries it out:
-
-        1. ``found = await engine.remember(key, digest)``. Carry out the request only if ``found.claimed``. Otherwise
-           return ``found.answer``, or say that the request is ``at_work``. If ``found.digest`` is not yours, the key
-           was used for another request.
-        2. ``with engine.once(key): await session.pause(…)``. If ``found.took_effect``, a process that was killed has
-           done that before: leave it out, and answer from the present facts.
-        3. ``await engine.remember(key, digest, answer)``, or `forget` if the request was refused.
-
-        - ``key``: 1 to 255 printable characters. Put the name of the client into it, so that clients cannot meet.
-        - ``digest``: 1 to 64 bytes that identify the request, such as the SHA-256 of its method, path and body.
-        - ``answer``: at most 1 MiB. The first answer stays.
-        - ``replaces``: the present answer. If it is still this one, ``answer`` takes its place, for ``keep_for``. A
-          reader of `changes` keeps its mark like this.
-        - ``keep_for``: how long the key is taken. After that, the same request would be carried out again.
-
-        >>> import asyncio
-        >>> from pausepoint import Engine
-        >>> async def post(engine: Engine, key: str) -> bytes | None:
-        ...     found = await engine.remember(key, b"PUT /standing-pause")
-        ...     if found.claimed:
-        ...         with engine.once(key):
-        ...             await engine.pause_all(reason="lunch")
-        ...         found = await engine.remember(key, found.digest, b"paused")
-        ...     return found.answer
-        >>> async def main() -> None:
-        ...     async with Engine(":memory:") as engine:
-        ...         print(await post(engine, "ann 7f1c"))
-        ...         await engine.lift_pause()
-        ...         print(await post(engine, "ann 7f1c"), await engine.standing_pause())
-        >>> asyncio.run(main())
-        b'paused'
-        b'paused' None
-        """
-        return await self._parts.remembered.remember(key, digest, answer, keep_for=keep_for, replaces=replaces)
-
-    async def recall(self, key: str) -> Remembered | None:
-        """Return what is remembered about a request, without taking its key; None if the key is free."""
-        return await self._parts.remembered.recall(key)
-
-    async def forget(self, key: str) -> bool:
-        """Give up the key of a request that this engine has taken and that had no effect. Return whether it is free.
-
-        A request that took effect keeps its key: store an answer instead.
-        """
-        return await self._parts.remembered.forget(key)
-
-    def once(self, key: str, *, each: bool = False) -> AbstractContextManager[None]:
-        """Return a block whose first change of a session is stored in one transaction with its key. See `remember`.
-
-        It counts for one verb, in the present task or thread. If this engine does not hold the key any more, the verb
-        raises `KeyLost`, and nothing is changed.
-
-        With ``each``, a bulk `pause`, `resume` or `cancel` has one effect on each session. If a process was killed
-        meanwhile, repeat the verb in such a block, even if ``took_effect``: sessions that the request has treated are
-        reported as done, and left as they are now. A `resume` needs ``here=False``: a process that is killed before it
-        drives a session could not complete that later.
-        """
-        return self._parts.remembered.once(key, each=each)
+    @property
+    def keys(self) -> RequestKeys:
+        """The keys of requests that must have one effect, such as a repeated POST."""
+        return self._parts.keys
 
     def drawer(self, name: str, *, session: str | None = None, keep_for: timedelta | None = None) -> Drawer:
         """Return a drawer: durable streams of bytes and versioned values beside the sessions. Provisional.

@@ -53,7 +53,7 @@ class Cursor:
     async def load(self) -> tuple[str, ...]:
         """Read the place, and return the items that wait. A place that cannot be read is as good as none."""
         with suppress(DamagedRecord, msgspec.MsgspecError, ValueError):
-            found = await self._engine.recall(self._key)
+            found = await self._engine.keys.recall(self._key)
             self._saved = None if found is None else found.answer
             if self._saved is not None:
                 place = msgspec.json.decode(self._saved, type=_Place)
@@ -79,7 +79,7 @@ class Cursor:
             return
         now = msgspec.json.encode(_Place(self.mark, tuple(waiting), self.standing))
         if now != self._saved:
-            found = await self._engine.remember(
+            found = await self._engine.keys.remember(
                 self._key, self._digest, now, keep_for=KEPT_FOR, replaces=self._saved
             )  # fmt: skip
             self._saved = found.answer

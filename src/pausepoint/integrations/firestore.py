@@ -114,7 +114,7 @@ async def mirror_sessions(
 
 async def _mirror_id(engine: Engine) -> str:
     """Return the random id by which this store knows its documents."""
-    found = await engine.remember("firestore mirror", DIGEST, secrets.token_bytes(8), keep_for=KEPT_FOR)
+    found = await engine.keys.remember("firestore mirror", DIGEST, secrets.token_bytes(8), keep_for=KEPT_FOR)
     assert found.answer is not None
     return found.answer.hex()
 
@@ -433,7 +433,7 @@ class _Mirror:
         if fields.get("pause_requested") is not True or _mirror(fields).get("pause_requested") is True:
             return False
         key = f"firestore {self._id} {found.id} {found.update_time.timestamp()}"[:255]
-        known = await self._engine.remember(key, DIGEST, keep_for=REQUEST_KEPT_FOR)
+        known = await self._engine.keys.remember(key, DIGEST, keep_for=REQUEST_KEPT_FOR)
         # A request that failed is still claimed by this engine.
         mine = known.claimed or (key in self._begun and known.answer is None)
         if known.at_work and not mine:  # it may still pause the session, or die before that
@@ -442,7 +442,7 @@ class _Mirror:
             self._begun.add(key)
         if mine and not known.took_effect:
             try:
-                with self._engine.once(key):
+                with self._engine.keys.once(key):
                     paused = await self._engine.session(found.id).pause(reason=REASON, by=BY)
             except StoreError:
                 raise
@@ -453,7 +453,7 @@ class _Mirror:
                 reason = f"The session has ended: its status is {paused[0].status}." if is_over else ""
                 self._report(Mirrored("refused" if is_over else "paused", found.id, reason))
         if mine:
-            await self._engine.remember(key, DIGEST, DONE, keep_for=REQUEST_KEPT_FOR)
+            await self._engine.keys.remember(key, DIGEST, DONE, keep_for=REQUEST_KEPT_FOR)
             self._begun.discard(key)
         return True
 

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from pausepoint.engine import documents
+from pausepoint.engine import documents, history_documents
 from pausepoint.errors import (
     DamagedRecord,
     PausepointError,
@@ -238,7 +238,7 @@ class Desk:
         async with aclosing(reading):
             async for event in reading:
                 document = excerpts(
-                    _lean(to_builtins(documents.EventDocument.of(event)) | {"session_id": None}), ROOM // 20
+                    _lean(to_builtins(history_documents.EventDocument.of(event)) | {"session_id": None}), ROOM // 20
                 )
                 length = size(document)
                 if given.after is not None and (room < length or len(found) == given.limit):

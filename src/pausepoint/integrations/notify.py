@@ -114,7 +114,7 @@ async def send_questions(
 
 async def _salt(engine: Engine) -> bytes:
     """Return the random bytes that this store's hashes of addresses begin with."""
-    found = await engine.remember("notify salt", DIGEST, secrets.token_bytes(16), keep_for=SALT_KEPT_FOR)
+    found = await engine.keys.remember("notify salt", DIGEST, secrets.token_bytes(16), keep_for=SALT_KEPT_FOR)
     assert found.answer is not None
     return found.answer
 
@@ -299,7 +299,7 @@ class _Courier:
     async def _attempt(self, question: Question, follow: bool) -> bool:
         """Send a message under its record. Return whether the question needs no further attempt."""
         key = f"notify {self._id} {question.id} {question.version}"
-        before = await self._engine.recall(key)
+        before = await self._engine.keys.recall(key)
         if before is not None and before.answer is not None:
             return True
         again = before is not None and key not in self._held
@@ -309,7 +309,7 @@ class _Courier:
             return False
         reason = await self._service.send(text)
         if reason:
-            await self._engine.forget(key)
+            await self._engine.keys.forget(key)
             self._failed(question, reason, follow)
         else:
             self._failures, self._rests_until = 0, 0.0
@@ -320,7 +320,7 @@ class _Courier:
 
     async def _take(self, key: str, question: Question) -> bool:
         """Take the record of a message, and return whether this process may send it."""
-        found = await self._engine.remember(key, DIGEST, keep_for=_kept_for(question))
+        found = await self._engine.keys.remember(key, DIGEST, keep_for=_kept_for(question))
         if found.claimed:
             self._held.add(key)
         return found.answer is None and key in self._held
@@ -329,7 +329,7 @@ class _Courier:
         """Record that a message was sent. Nothing else is sent before that has succeeded."""
         while True:
             try:
-                await self._engine.remember(key, DIGEST, SENT, keep_for=_kept_for(question))
+                await self._engine.keys.remember(key, DIGEST, SENT, keep_for=_kept_for(question))
                 return
             except StoreClosed:
                 raise

@@ -97,7 +97,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True):
     """A schedule, as front ends show it. ``input`` are the given fields as plain JSON data.
 
     ``next_at`` is the time of the next run; None while the schedule is paused. ``triggered_at`` is set from a
-    `trigger_schedule` until an engine has started the session. ``skipped`` counts how often runs were left out, because
+    `trigger` until an engine has started the session. ``skipped`` counts how often runs were left out, because
     the previous session had not ended; several that were left out at once count as one. ``queue``, ``priority`` and
     ``lane`` are None unless the schedule sets them.
     """

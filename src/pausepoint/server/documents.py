@@ -13,13 +13,13 @@ from pausepoint.clock import to_datetime
 from pausepoint.engine.documents import (
     AskedQuestion,
     DamagedDocument,
-    EventsDocument,
     FinishingDocument,
     PauseDocument,
     SessionDocument,
     damaged,
 )
 from pausepoint.engine.documents import standing_pause as whole_standing_pause
+from pausepoint.engine.history_documents import EventsDocument
 from pausepoint.engine.store_documents import (
     BulkItemDocument,
     CheckDocument,

@@ -8,7 +8,7 @@ from functools import cached_property
 
 import msgspec
 
-from pausepoint.engine.documents import EventDocument
+from pausepoint.engine.history_documents import EventDocument
 from pausepoint.model.sessions import Event
 
 REMEMBERED = 4096

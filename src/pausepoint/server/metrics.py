@@ -65,7 +65,7 @@ async def show(call: Call) -> Figures:
     await hub.use()
     facts = (await hub.board(None)).facts
     assert facts is not None
-    limits = _of_limits(await call.engine.limits())
+    limits = _of_limits(await call.engine.limits.list())
     now = call.engine.clock.now() / 1e6
     return Figures("".join([*_of_sessions(facts, now), *limits, *_of_hub(hub), *_of_requests(call)]))
 

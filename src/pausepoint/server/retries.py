@@ -1,11 +1,11 @@
 """Requests that have one effect, however often they are sent: the header ``Idempotency-Key``.
 
 The store keeps the key for a day, with a digest of its request and its answer, so all servers over the store agree.
-`Engine.remember` and `Engine.once` do the hard part: one engine takes the key, and the effect is stored in the same
-transaction as the note that there was one. If the server is killed, the next request with the key finds out whether the
-effect happened. If so, it is not repeated: `AGAIN` says how each handler answers from the present facts instead, and
-completes what a kill between two transactions of a verb has left. The store also knows on which sessions a bulk verb
-took effect, so it is completed for the others only.
+``engine.keys`` does the hard part: one engine takes the key, and the effect is stored in the same transaction as the
+note that there was one. If the server is killed, the next request with the key finds out whether the effect happened.
+If so, it is not repeated: `AGAIN` says how each handler answers from the present facts instead, and completes what a
+kill between two transactions of a verb has left. The store also knows on which sessions a bulk verb took effect, so it
+is completed for the others only.
 
 What is stored as the digest has two parts: the digest of the request, and an `Intent`, which the first server writes
 before the effect. It has random bits, for the ids of what the request creates, so a second server knows them too.
@@ -117,11 +117,11 @@ class Retries:
         return _marked(reply) if found.took_effect else reply
 
     async def _taken(self, key: str, digest: bytes, call: Call) -> Remembered:
-        known = await self._engine.recall(key)
+        known = await self._engine.keys.recall(key)
         if known is None or known.digest[:_DIGEST] != digest:
             intent = Intent(secrets.randbits(60), self._engine.clock.now(), await _fence_of(call))
-            return await self._engine.remember(key, intent.after(digest))
-        return await self._engine.remember(key, known.digest)
+            return await self._engine.keys.remember(key, intent.after(digest))
+        return await self._engine.keys.remember(key, known.digest)
 
     @asynccontextmanager
     async def _carrying_out(self, key: str, until: int) -> AsyncIterator[None]:
@@ -148,7 +148,7 @@ class Retries:
 
     async def _is_free(self, key: str) -> bool:
         try:
-            return await self._engine.forget(key)
+            return await self._engine.keys.forget(key)
         except StoreError:
             return False
 
@@ -158,7 +158,7 @@ class Retries:
         if len(data) > LARGEST_ANSWER:
             data = _of_problem(_lost("was too large to be kept"), "").to_bytes()
         try:
-            await self._engine.remember(key, found.digest, data)
+            await self._engine.keys.remember(key, found.digest, data)
         except StoreError:  # the client gets its answer now; if it asks again, the answer is made from the facts
             self._leave(key, found.until)
 
@@ -203,7 +203,7 @@ async def _carried_out(route: Route, call: Call, key: str, found: Remembered) ->
     handler = AGAIN.get(route.handler, _answer_lost) if found.took_effect else route.handler
     each = handler is verbs.bulk
     try:
-        with call.engine.once(key, each=each) if each or not found.took_effect else nullcontext():
+        with call.engine.keys.once(key, each=each) if each or not found.took_effect else nullcontext():
             reply = await handler(call)
     except Exception as error:
         problem = problem_of(error)

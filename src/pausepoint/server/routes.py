@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pausepoint.cli.documents import AccessTokens, CreatedTokenDocument
 from pausepoint.engine import documents as engine_documents
-from pausepoint.engine import store_documents
+from pausepoint.engine import history_documents, store_documents
 from pausepoint.model.views import Diff
 from pausepoint.server import (
     bodies,
@@ -51,13 +51,13 @@ ROUTES: tuple[Route, ...] = (
     Route(method="GET", path=f"{_ONE}/totals", role="viewer", handler=sessions.totals, query=bodies.Totals,
           answer=documents.TotalsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations", role="viewer", handler=sessions.operations,
-          query=bodies.Operations, answer=engine_documents.OperationsDocument, errors=(404, 410)),
+          query=bodies.Operations, answer=history_documents.OperationsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/operations/{{id:path}}", role="viewer", handler=sessions.operation,
-          query=NoQuery, answer=engine_documents.OperationDocument, errors=(404, 410)),
+          query=NoQuery, answer=history_documents.OperationDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/conversation", role="viewer", handler=sessions.conversation,
-          query=bodies.Conversation, answer=engine_documents.ConversationDocument, errors=(404, 410)),
+          query=bodies.Conversation, answer=history_documents.ConversationDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/checkpoints", role="viewer", handler=sessions.checkpoints, verb="checkpoints",
-          query=bodies.Checkpoints, answer=engine_documents.CheckpointsDocument, errors=(404, 410)),
+          query=bodies.Checkpoints, answer=history_documents.CheckpointsDocument, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/events", role="viewer", handler=sessions.events, verb="events",
           query=bodies.Events, answer=documents.EventPage, errors=(404, 410)),
     Route(method="GET", path=f"{_ONE}/state", role="viewer", handler=sessions.state, verb="stored", query=bodies.At,
@@ -141,29 +141,30 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_RUN}/resume", role="operator", handler=runs.resume, verb="resume",
           body=bodies.ResumeRun, answer=run_documents.RunDocument, errors=(404, 409, 410), example={"budget_usd": 2.5}),
     # schedules
-    Route(method="GET", path="/schedules", role="viewer", handler=schedules.index, verb="schedules", query=NoQuery,
+    Route(method="GET", path="/schedules", role="viewer", handler=schedules.index, verb="schedules.list", query=NoQuery,
           answer=store_documents.SchedulesDocument),
-    Route(method="GET", path=_SCHEDULE, role="viewer", handler=schedules.show, verb="schedules", query=NoQuery,
+    Route(method="GET", path=_SCHEDULE, role="viewer", handler=schedules.show, verb="schedules.list", query=NoQuery,
           answer=store_documents.ScheduleChanged, errors=(404,)),
     Route(method="PUT", path=_SCHEDULE, role="operator", handler=schedules.put, verb="schedule", body=bodies.Schedule,
           answer=store_documents.ScheduleChanged, errors=(409, 422),
           example={"workflow": "brief", "cron": "0 7 * * 1-5", "zone": "Europe/Berlin", "input": {"topic": "squid"}}),
-    Route(method="POST", path=f"{_SCHEDULE}/pause", role="operator", handler=schedules.pause, verb="pause_schedule",
+    Route(method="POST", path=f"{_SCHEDULE}/pause", role="operator", handler=schedules.pause, verb="schedules.pause",
           body=Nothing, answer=store_documents.ScheduleChanged, errors=(404, 422), example={}),
-    Route(method="POST", path=f"{_SCHEDULE}/resume", role="operator", handler=schedules.resume, verb="resume_schedule",
+    Route(method="POST", path=f"{_SCHEDULE}/resume", role="operator", handler=schedules.resume, verb="schedules.resume",
           body=Nothing, answer=store_documents.ScheduleChanged, errors=(404, 422), example={}),
     Route(method="POST", path=f"{_SCHEDULE}/trigger", role="operator", handler=schedules.trigger,
-          verb="trigger_schedule", body=Nothing, answer=store_documents.ScheduleChanged, errors=(404, 422), example={}),
-    Route(method="DELETE", path=_SCHEDULE, role="operator", handler=schedules.delete, verb="remove_schedule",
+          verb="schedules.trigger", body=Nothing, answer=store_documents.ScheduleChanged, errors=(404, 422),
+          example={}),
+    Route(method="DELETE", path=_SCHEDULE, role="operator", handler=schedules.delete, verb="schedules.remove",
           body=Nothing, answer=store_documents.ScheduleRemoved, errors=(404, 422), example={}),
     # queues and limits
-    Route(method="GET", path="/queues", role="viewer", handler=slots.queues, verb="queues", query=NoQuery,
+    Route(method="GET", path="/queues", role="viewer", handler=slots.queues, verb="limits.queues", query=NoQuery,
           answer=documents.QueuesDocument),
-    Route(method="GET", path="/limits", role="viewer", handler=slots.index, verb="limits", query=NoQuery,
+    Route(method="GET", path="/limits", role="viewer", handler=slots.index, verb="limits.list", query=NoQuery,
           answer=store_documents.LimitsDocument),
     Route(method="PUT", path=_LIMIT, role="operator", handler=slots.put, verb="limit", body=bodies.SetLimit,
           answer=store_documents.LimitChanged, errors=(422,), example={"most": 4}),
-    Route(method="DELETE", path=_LIMIT, role="operator", handler=slots.delete, verb="remove_limit", body=Nothing,
+    Route(method="DELETE", path=_LIMIT, role="operator", handler=slots.delete, verb="limits.remove", body=Nothing,
           answer=store_documents.LimitsRemoved, errors=(404, 422), example={}),
     # what is going on
     Route(method="GET", path="/now", role="viewer", handler=stream.now, verb="tally", query=NoQuery,

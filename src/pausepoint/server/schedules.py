@@ -16,7 +16,7 @@ _OPTIONS = frozenset({"cron", "zone", "overlap", "catch_up", "owner", "tags", "b
 async def index(call: Call) -> Reply:
     """List the schedules."""
     call.access.check_sees_all()
-    return Reply(store_documents.schedules(await call.engine.schedules()))
+    return Reply(store_documents.schedules(await call.engine.schedules.list()))
 
 
 async def show(call: Call) -> Reply:
@@ -47,28 +47,28 @@ async def put(call: Call) -> Reply:
 async def pause(call: Call) -> Reply:
     """Start no sessions of a schedule until it is resumed."""
     call.access.check_sees_all()
-    await call.engine.pause_schedule(call.params["name"], by=call.by)
+    await call.engine.schedules.pause(call.params["name"], by=call.by)
     return await _present(call)
 
 
 async def resume(call: Call) -> Reply:
     """Let a schedule start sessions again, from its next time on."""
     call.access.check_sees_all()
-    await call.engine.resume_schedule(call.params["name"])
+    await call.engine.schedules.resume(call.params["name"])
     return await _present(call)
 
 
 async def trigger(call: Call) -> Reply:
     """Start a session of a schedule now, in an engine that drives its workflow."""
     call.access.check_sees_all()
-    session_id = await call.engine.trigger_schedule(call.params["name"], by=call.by)
+    session_id = await call.engine.schedules.trigger(call.params["name"], by=call.by)
     return await _present(call, session_id)
 
 
 async def delete(call: Call) -> Reply:
     """Remove a schedule. Its sessions stay."""
     call.access.check_sees_all()
-    await call.engine.remove_schedule(call.params["name"])
+    await call.engine.schedules.remove(call.params["name"])
     return Reply(store_documents.ScheduleRemoved(call.params["name"]))
 
 
@@ -79,7 +79,7 @@ async def removed(call: Call) -> Reply:
 
 async def _present(call: Call, session_id: str | None = None) -> Reply:
     call.access.check_sees_all()
-    name, infos = call.params["name"], await call.engine.schedules()
+    name, infos = call.params["name"], await call.engine.schedules.list()
     for info in infos:
         if info.name == name:
             schedule = store_documents.ScheduleDocument.of(info)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from pausepoint.engine import documents as engine_documents
+from pausepoint.engine import history_documents
 from pausepoint.engine.conversation import conversation as read_conversation
 from pausepoint.engine.recent import recent_events
 from pausepoint.engine.spans import operation as read_operation
@@ -177,7 +178,7 @@ async def checkpoints(call: Call) -> Reply:
     """List the checkpoints of a session, newest last."""
     asked, info = call.query(bodies.Checkpoints), await call.access.info(call.session_id)
     found = await call.engine.session(info.session_id).checkpoints(before=asked.before, limit=asked.limit)
-    return Reply(engine_documents.checkpoints(info.session_id, found))
+    return Reply(history_documents.checkpoints(info.session_id, found))
 
 
 async def spans(call: Call) -> Reply:
@@ -203,21 +204,21 @@ async def operations(call: Call) -> Reply:
     """List the operations of a session that have ended, with what they received and returned, oldest first."""
     asked, info = call.query(bodies.Operations), await call.access.info(call.session_id)
     rows = await read_operations(call.engine, info.session_id, before=asked.before, limit=asked.limit)
-    return Reply(engine_documents.operations(info.session_id, rows))
+    return Reply(history_documents.operations(info.session_id, rows))
 
 
 async def operation(call: Call) -> Reply:
     """Return one operation with its whole result."""
     info = await call.access.info(call.session_id)
     record = await read_operation(call.engine, info.session_id, call.params["id"])
-    return Reply(engine_documents.OperationDocument.of(record))
+    return Reply(history_documents.OperationDocument.of(record))
 
 
 async def conversation(call: Call) -> Reply:
     """Read a session as a conversation: what models, tools and people said, oldest turn first."""
     asked, info = call.query(bodies.Conversation), await call.access.info(call.session_id)
     turns = await read_conversation(call.engine, info.session_id, before=asked.before, limit=asked.limit)
-    return Reply(engine_documents.conversation(info.session_id, turns))
+    return Reply(history_documents.conversation(info.session_id, turns))
 
 
 async def events(call: Call) -> Reply:
@@ -228,7 +229,7 @@ async def events(call: Call) -> Reply:
             raise Problem(400, "A page of events begins after a cursor or ends before one. Send 'after' or 'before'.")
         history = await recent_events(call.engine, info.session_id, before=query.before, limit=query.limit)
         last = history[-1].cursor if history else query.before
-        return Reply(documents.EventPage.of(engine_documents.history(info.session_id, history), next=last))
+        return Reply(documents.EventPage.of(history_documents.history(info.session_id, history), next=last))
     history = list[Event]()
     reading = cast(AsyncGenerator[Event, None], call.engine.session(info.session_id).events(query.after))
     try:
@@ -239,7 +240,7 @@ async def events(call: Call) -> Reply:
     finally:
         await reading.aclose()
     last = history[-1].cursor if history else query.after
-    return Reply(documents.EventPage.of(engine_documents.history(info.session_id, history), next=last))
+    return Reply(documents.EventPage.of(history_documents.history(info.session_id, history), next=last))
 
 
 async def state(call: Call) -> Reply:

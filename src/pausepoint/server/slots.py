@@ -14,13 +14,13 @@ from pausepoint.server.problems import Problem
 async def index(call: Call) -> Reply:
     """List the limits of queues, workflows and lanes, and how many sessions are at work."""
     call.access.check_sees_all()
-    return Reply(store_documents.limits(await call.engine.limits()))
+    return Reply(store_documents.limits(await call.engine.limits.list()))
 
 
 async def queues(call: Call) -> Reply:
     """List the queues that have sessions ready or at work, or a limit."""
     call.access.check_sees_all()
-    return Reply(documents.QueuesDocument(await call.engine.queues()))
+    return Reply(documents.QueuesDocument(await call.engine.limits.queues()))
 
 
 async def put(call: Call) -> Reply:
@@ -45,7 +45,7 @@ async def delete(call: Call) -> Reply:
 async def removed(call: Call) -> Reply:
     """Remove the limits again, if they were removed before."""
     call.access.check_sees_all()
-    return Reply(store_documents.LimitsRemoved(await call.engine.remove_limit(**_target(call))))
+    return Reply(store_documents.LimitsRemoved(await call.engine.limits.remove(**_target(call))))
 
 
 def _target(call: Call) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from pausepoint.engine import documents
+from pausepoint.engine import history_documents
 from pausepoint.errors import PausepointError
 from pausepoint.server.clients import encoded
 
@@ -49,7 +49,7 @@ class Talk:
                 self._last = item.n
                 if not self._news:
                     asyncio.get_running_loop().call_soon(self._pass_on)
-                self._news.append(encoded("token", documents.stream_item(self._session_id, item)))
+                self._news.append(encoded("token", history_documents.stream_item(self._session_id, item)))
 
     def _pass_on(self) -> None:
         """Tell what was read without a break as one part. Else much output at a time would make all clients slow."""

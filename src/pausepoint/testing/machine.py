@@ -297,7 +297,7 @@ class _Process:
         """Cancel the remaining tasks of the dead process."""
         await asyncio.gather(*self.under_way, return_exceptions=True)
         self.burial.set()
-        runs = list(engine.driver.runs.values())
+        runs = list(engine._service.driver.runs.values())
         for run in runs:
             if run.drive is not None:
                 run.drive.ledger.parked = True  # a dead process must not report trouble

@@ -86,7 +86,9 @@ class Conductor:
             for engine in [each for each in self.engines if self.is_dead(each)]:
                 self.engines.remove(engine)
                 self.report.counts["crashes"] += 1
-                self.report.counts["crashes of a keeper"] += any(run.is_kept for run in engine.driver.runs.values())
+                self.report.counts["crashes of a keeper"] += any(
+                    run.is_kept for run in engine._service.driver.runs.values()
+                )
                 await crash(engine)
             await asyncio.sleep(0.001)
 

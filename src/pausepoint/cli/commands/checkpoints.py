@@ -36,16 +36,16 @@ def checkpoints(cli: Cli, session: str, limit: int, before: int | None, everythi
 
 
 async def _checkpoints(cli: Cli, text: str, before: int | None, limit: int | None) -> None:
-    from pausepoint.engine import documents
+    from pausepoint.engine import history_documents
 
     async with cli.engine() as engine:
         info = await find_session(engine, text)
         found = await engine.session(info.session_id).checkpoints(before=before, limit=limit)
     if cli.out.as_json:
-        cli.out.document(documents.checkpoints(info.session_id, found))
+        cli.out.document(history_documents.checkpoints(info.session_id, found))
     elif cli.out.as_lines:
         for each in found:
-            cli.out.record(documents.CheckpointDocument.of(each))
+            cli.out.record(history_documents.CheckpointDocument.of(each))
     elif not found:
         cli.out.note(f"Session {info.session_id} has no checkpoint yet: no step has finished.")
     else:

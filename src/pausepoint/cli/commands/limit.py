@@ -65,7 +65,7 @@ async def _limit(cli: Cli, action: str, options: dict[str, Any]) -> int:
     target = {name: options[name] for name in ("queue", "workflow", "lane")}
     async with cli.engine(create=action == "set" and not cli.place.explicit, quiet=action == "ls") as engine:
         if action == "ls":
-            return _list(cli, await engine.limits())
+            return _list(cli, await engine.limits.list())
         if action == "set":
             try:
                 per = None if options["per"] is None else timedelta(seconds=options["per"])
@@ -77,7 +77,7 @@ async def _limit(cli: Cli, action: str, options: dict[str, Any]) -> int:
             cli.out.line(f"Set the limit of {info.scope} {info.name}: {_most(info)}.")
             document: Any = LimitChanged(limit(info))
         else:
-            removed = await engine.remove_limit(**target)
+            removed = await engine.limits.remove(**target)
             ((scope, name),) = [(scope, name) for scope, name in target.items() if name is not None]
             if not removed:
                 raise Refused(f"There is no limit of {scope} {name!r} to remove.", NOT_FOUND)

@@ -90,9 +90,9 @@ async def _schedule(cli: Cli, action: str, name: str, where: str, by: str | None
 
     async with cli.engine(create=action == "add", quiet=action == "ls") as engine:
         if action == "ls":
-            return _list(cli, await engine.schedules())
+            return _list(cli, await engine.schedules.list())
         if action == "rm":
-            await engine.remove_schedule(name)
+            await engine.schedules.remove(name)
             cli.out.line(f"Removed schedule {name}. Its sessions stay.")
             if cli.out.as_json:
                 cli.out.document(ScheduleRemoved(name))
@@ -103,12 +103,12 @@ async def _schedule(cli: Cli, action: str, name: str, where: str, by: str | None
             if where and where not in cli.project.targets:
                 cli.targets = (where,)  # for the command of a worker
         elif action == "trigger":
-            session_id = await engine.trigger_schedule(name, by=by)
-            info = next(each for each in await engine.schedules() if each.name == name)
+            session_id = await engine.schedules.trigger(name, by=by)
+            info = next(each for each in await engine.schedules.list() if each.name == name)
         elif action == "pause":
-            info = await engine.pause_schedule(name, by=by)
+            info = await engine.schedules.pause(name, by=by)
         else:
-            info = await engine.resume_schedule(name)
+            info = await engine.schedules.resume(name)
         await _report(cli, engine, action, info, session_id)
     if cli.out.as_json:
         cli.out.document(ScheduleChanged(ScheduleDocument.of(info), session_id))
@@ -127,7 +127,7 @@ async def _add(engine: Engine, name: str, where: str, by: str | None, given: dic
         )
     values = typed(workflow, collect_values({}, given["pairs"], inputs))
     state, fields = start_arguments(workflow, values)
-    known = await engine.schedules()
+    known = await engine.schedules.list()
     if not given["replace"] and name in [*(each.name for each in known), *(e.fields["name"] for e in known.damaged)]:
         raise Refused(f"There is a schedule {name!r} already. Choose another name, or add --replace.", CONFLICT)
     options = {key: given[key] for key in _OPTIONS if given[key] is not None}

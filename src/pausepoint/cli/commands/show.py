@@ -72,7 +72,7 @@ def show(cli: Cli, session: str, field: str | None, full: bool, no_state: bool, 
 
 
 async def _show_operations(cli: Cli, text: str, full: bool) -> int:
-    from pausepoint.engine import documents
+    from pausepoint.engine import history_documents
     from pausepoint.engine.spans import operations
 
     async with cli.engine() as engine:
@@ -81,7 +81,7 @@ async def _show_operations(cli: Cli, text: str, full: bool) -> int:
     more = not full and len(rows) > LAST
     rows = rows[1:] if more else rows
     if cli.out.as_json:
-        cli.out.document(documents.operations(session_id, rows))
+        cli.out.document(history_documents.operations(session_id, rows))
         return DONE
     if not rows:
         cli.out.line(f"{session_id} has no operation that has ended.")
@@ -98,7 +98,7 @@ async def _show_operations(cli: Cli, text: str, full: bool) -> int:
 
 
 async def _show_conversation(cli: Cli, text: str, full: bool) -> int:
-    from pausepoint.engine import documents
+    from pausepoint.engine import history_documents
     from pausepoint.engine.conversation import conversation
 
     async with cli.engine() as engine:
@@ -106,7 +106,7 @@ async def _show_conversation(cli: Cli, text: str, full: bool) -> int:
         turns = await conversation(engine, session_id, limit=None if full else LAST, whole=full)
         earlier = [] if full or not turns else await conversation(engine, session_id, before=turns[0].seq, limit=1)
     if cli.out.as_json:
-        cli.out.document(documents.conversation(session_id, turns))
+        cli.out.document(history_documents.conversation(session_id, turns))
         return DONE
     if not turns:
         cli.out.line(f"Nobody has said anything in {session_id}, and no operation has ended.")

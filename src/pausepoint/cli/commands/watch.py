@@ -65,7 +65,7 @@ def events(cli: Cli, session: str, follow: bool, after: str, types: tuple[str, .
 
 
 async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[str, ...], last: int | None) -> None:
-    from pausepoint.engine import documents
+    from pausepoint.engine import history_documents
 
     async with cli.engine() as engine:
         info = await find_session(engine, text)
@@ -75,7 +75,7 @@ async def _events(cli: Cli, text: str, follow: bool, after: str, types: tuple[st
         if last is not None:
             wanted = wanted[-last:]
         if cli.out.as_json:
-            cli.out.document(documents.history(info.session_id, wanted))
+            cli.out.document(history_documents.history(info.session_id, wanted))
         for each in wanted:
             printer.event(each)
         if types and not wanted and not follow:
@@ -136,9 +136,9 @@ class Printer:
     def event(self, event: Event) -> None:
         """Print an event as text or JSON."""
         if self.out.as_lines:
-            from pausepoint.engine import documents
+            from pausepoint.engine import history_documents
 
-            self.out.record(documents.EventDocument.of(event))
+            self.out.record(history_documents.EventDocument.of(event))
         elif self.out.for_people:
             self._clear()
             self.out.line(self.out.fitted(self._line(event)))

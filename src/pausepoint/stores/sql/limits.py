@@ -177,7 +177,7 @@ def _verified(row: Any) -> StoredLimit:
             raise ValueError("it does not match its checksum")
     except (msgspec.MsgspecError, ValueError, TypeError) as exc:
         raise DamagedRecord(
-            f"The limit of {scope} {str(name)!r:.80} cannot be read ({exc}). Remove it with engine.remove_limit(), and"
+            f"The limit of {scope} {str(name)!r:.80} cannot be read ({exc}). Remove it with engine.limits.remove(), and"
             " set it again.",
             scope=str(scope), name=str(name),
         ) from exc  # fmt: skip
