@@ -4,7 +4,8 @@
 
 The file has the seconds of each test; `make test-all` writes it. Without ``--write`` the script only says what it would
 change. A function is long if one of its cases took more than half a second. It loses the mark if none took more than a
-fifth of a second, so that a test near the limit does not change with every run.
+fifth of a second, so that a test near the limit does not change with every run. A test that was skipped
+keeps the mark that it has.
 
 An item of docs/acceptance.md keeps one proof in the short tier: if all of its tests are long, the cheapest stays there.
 """
