@@ -16,6 +16,7 @@ from typing import NamedTuple
 from pausepoint.apps.memo.exchanges import row_names, with_units
 from pausepoint.apps.memo.facts import Fact, facts, is_rounded, is_same_number, placed
 from pausepoint.apps.memo.prose import sentences, stems
+from pausepoint.apps.memo.tables import with_percentages
 
 MOST_PARTS = 4
 """The maximum number of figures that a claim adds up by naming them."""
@@ -163,7 +164,7 @@ def _gap(at: int, length: int, match: re.Match[str]) -> int:
 
 def _of_table(rows: list[str]) -> Iterator[Figure]:
     cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
-    for row in cells[2:]:
+    for row in with_percentages(cells[2:]):
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""
             given = with_units(cells[0][0], head, cell)[1:2] or [cell]
