@@ -185,9 +185,9 @@ def renamed(claim: str, passage: str) -> str:
     ''
     """
     known, said = {*stems(passage)}, {*stems(claim)}
-    tails = [(fact, plain(passage[at + len(fact.text) :]).split()[:3]) for at, fact in placed(passage)]
+    tails = [(fact, _tail(passage, at + len(fact.text))) for at, fact in placed(passage)]
     for at, fact in placed(claim):
-        own = plain(claim[at + len(fact.text) :]).split()[:3]
+        own = _tail(claim, at + len(fact.text))
         its = [tail for other, tail in tails if fact.kind == other.kind == "number" and is_same_number(fact, other)]
         alike = [tail for tail in its if len(tail) == len(own) == 3 and tail[:2] == own[:2]]
         if alike and len(alike) == len(its) and stems(own[2]) and not {*stems(own[2])} & known:
@@ -195,6 +195,11 @@ def renamed(claim: str, passage: str) -> str:
             if len(others) == len(alike):
                 return others[0]
     return ""
+
+
+def _tail(text: str, at: int) -> list[str]:
+    """Return the three words behind a figure, in the same part of its sentence."""
+    return plain(re.split(r"[.,;:()|\n]", text[at:], maxsplit=1)[0]).split()[:3]
 
 
 def _of_another_row(claim: str, own: list[str], passage: str, units: Sequence[str] = ()) -> str:
