@@ -14,6 +14,7 @@ from pathlib import Path
 from pausepoint.apps.memo import checks, documents
 from pausepoint.apps.memo import citations as citing
 from pausepoint.apps.memo.models import Section, Source
+from pausepoint.apps.memo.prose import slug
 
 CLAIMS = Path(__file__).with_name("memo_claims.json")
 MONEY = Section(name="02-money", title="Money", about=["revenue"])
@@ -32,13 +33,13 @@ def main(folder: Path) -> None:
 
     @cache
     def sources(key: str) -> list[Source]:
-        return [next(each for each in map(documents.read, paths) if key.startswith(f"{each.key}-"))]
+        return [documents.read(next(path for path in paths if slug(path.stem) == key))]
 
     rows = json.loads(CLAIMS.read_text("utf-8"))
     caught = accused = 0
     for row in rows:
         key, company = row["passage"], row["company"]
-        report = sources(key.rpartition("-")[0] + "-")
+        report = sources(key.rpartition("-")[0])
         why = why_doubted(row["honest"], key, company, report)
         accused += bool(why)
         print(f"accused: {row['honest']}\n  {'; '.join(why)}" if why else "", end="\n" if why else "")
