@@ -125,7 +125,8 @@ def _pairs(claim: str, clause: str, figures: Sequence[Figure]) -> Iterator[Pair]
     years = sorted(map(int, {*_YEAR.findall(claim)}))
     table = [each for each in figures if each.label and not _CHANGE.search(each.head)]
     newest = years[-1] if years else max((each.year for each in table), default=0)
-    rows = {row for text in (clause, _with_the_one_before(claim, clause), claim) for row in _best_rows(text, table)}
+    texts = (clause, _with_the_one_before(claim, clause), claim)
+    rows = next((best for text in texts if (best := _best_rows(text, table))), set())
     its = [each for each in table if _row(each) in rows]
     for one in its:
         for other in table:
@@ -138,7 +139,8 @@ def _pairs(claim: str, clause: str, figures: Sequence[Figure]) -> Iterator[Pair]
                     yield Pair(one, other, in_time=True)
                 continue
             of_row = same_row and _TOTAL.search(other.head) and {*stems(one.head)} & {*stems(claim)}
-            of_column = one.groups & other.groups and one.year in (0, newest) and (is_total or _row(other) in rows)
+            is_its = one.year == newest if one.year else bool({*stems(one.head)} & {*stems(claim)})
+            of_column = one.groups & other.groups and is_its and (is_total or _row(other) in rows)
             if of_row or of_column:
                 yield Pair(one, other)
     for text in (clause, claim):
