@@ -395,3 +395,56 @@ def test_a_figure_in_brackets_is_a_cost_a_loss_or_a_fall_and_no_gain(claim: str,
     sources = [source("report", LOSSES)]
     found = checking.check_citations(cited(f"{claim[:-1]} [@report-1].", sources=sources), sources, "Acme")
     assert [each.why for each in found.unsupported] == ([f"the passage has {why}"] if why else [])
+
+
+SALES = (
+    "| in millions | 2029 | 2028 | 2027 |\n|---|---|---|---|\n| Walls | $330 | $300 | $240 |\n"
+    "| Doors | 103 | 150 | 60 |\n| Total sales | $433 | $450 | $300 |"
+)
+ORDERS = (
+    "Orders of Acme were $6.0 million, $8.0 million and $2.5 million for 2029, 2028 and 2027, respectively. Of its"
+    " purchase commitments of $40 million, $12.5 million fall due within one year. The dividend is $0.44 per share."
+)
+COMPUTED = [
+    (SALES, "Sales of walls grew 10% in 2029.", "Sales of walls grew 25% in 2029."),
+    (SALES, "Sales of walls grew by almost $30 million in 2029.", "Sales of walls fell by almost $30 million in 2029."),
+    (SALES, "Sales of doors fell by about a third in 2029.", "Sales of doors rose by about a third in 2029."),
+    (SALES, "Sales of doors more than doubled in 2028.", "Sales of walls more than doubled in 2028."),
+    (SALES, "Walls made up about three quarters of total sales in 2029.",
+     "Doors made up about three quarters of total sales in 2029."),
+    (SALES, "Walls brought in about three times the sales of doors in 2029.",
+     "Walls brought in about five times the sales of doors in 2029."),
+    (SALES, "One in four dollars of total sales in 2029 came from doors.",
+     "One in two dollars of total sales in 2029 came from doors."),
+    (ORDERS, "Orders of Acme fell by a quarter in 2029.", "Orders of Acme fell by half in 2029."),
+    (ORDERS, "Orders of Acme fell by $2 million in 2029.", "Orders of Acme fell by $5.5 million in 2029."),
+    (ORDERS, "Orders of Acme more than tripled in 2028.", "Orders of Acme more than tripled in 2029."),
+    (ORDERS, "Almost a third of the purchase commitments of $40 million fall due within a year.",
+     "Almost half of the purchase commitments of $40 million fall due within a year."),
+    (ORDERS, "Its dividend is 44 cents per share.", "Its dividend is 4.4 cents per share."),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("passage", "honest", "lie"), COMPUTED)
+def test_a_figure_that_follows_from_two_of_a_row_a_column_or_a_sentence_is_supported(
+    passage: str, honest: str, lie: str
+) -> None:
+    papers = [source("p", passage)]
+    for claim, is_right in ((honest, True), (lie, False)):
+        memo = citing.assembled("# Acme\n", {"02-money": f"## Money\n\n{claim[:-1]} [@p-1].\n"}, OUTLINE, papers)
+        wrong = checking.check_citations(memo, papers, "Acme").unsupported
+        assert (not wrong) == is_right, wrong
+
+
+@pytest.mark.parametrize(
+    ("claim", "lacking"),
+    [("Acme's Tern was sold in the U.S.", []), ("Acme's Heron was sold in the U.S.", ["Acme's Heron"]),
+     ("Just five factories make Tern in the United States.", []), ("Factories in the U.S. make Tern.", []),
+     ("Zorblax makes Tern in the U.S.", ["Zorblax"])],
+)  # fmt: skip
+def test_a_possessive_and_a_first_word_are_no_parts_of_a_name(claim: str, lacking: list[str]) -> None:
+    papers = [source("p", "We sold the Tern in the U.S. in 2029. Five of our factories make it, each factory alone.")]
+    text = f"## Money\n\n{claim[:-1]} [@p-1].\n"
+    memo = citing.assembled("# Acme\n", {"02-money": text}, OUTLINE, papers)
+    found = checking.check_citations(memo, papers, "Acme").unsupported
+    assert [fact for each in found for fact in each.facts] == lacking

@@ -131,6 +131,8 @@ def test_a_recommendation_says_no_fact_in_two_sentences() -> None:
         ("We have a commitment to reduce what we use up.", None),
         ("We explore opportunities to reduce our impact.", None), ("Purchased services decreased 4%.", False),
         ("Income before income taxes increased.", False), ("Two states enacted laws to reduce their tax rates.", False),
+        ("We consider variables such as growth and employment.", None),
+        ("The extension cannot exceed five years after growth.", None),
         ("Our debt would increase in value after a decrease of one percent that is hypothetical.", None),
     ],
 )  # fmt: skip
@@ -192,6 +194,8 @@ async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_
         "Gains of the company are recognized over time.", "The company has adopted a policy for its people.",
         "We strive to help the people of our company.", "The company uses a mix of patents, copyrights and people.",
         "Under Delaware law, a corporation may not merge with a company.",
+        "The increase is primarily due to more people.", "In that case, the company loses people.",
+        "Before joining the company in 2021, he was a head of people.", "Provides software to people of a company.",
     ],
 )  # fmt: skip
 def test_a_heading_a_policy_and_what_a_document_says_about_itself_are_no_findings(piece: str) -> None:
@@ -404,3 +408,16 @@ async def test_what_a_model_has_written_before_it_failed_is_not_written_again(
     assert calls.sections() == ["2-risk"]
     assert len(server.requests) == 3
     assert desk.read("2-sections/2-risk.md") == "## Risk\n\nRisky [@risks-1].\n"
+
+
+def test_a_statement_below_a_segment_names_it_and_an_old_figure_gives_way_to_a_newer_one() -> None:
+    about = Section(name="01-money", title="Money", about=["revenue", "earnings", "cash"])
+    table = "| In millions | 2029 |\n|---|---|\n| Revenue | |\n| Acme Walls | 7 |\n| Margin | |\n| Acme Walls | 2% |"
+    texts = ["Revenue and earnings increased by 4% in 2029.", "Revenue of Acme Walls increased by 5% in 2029."]
+    cash = "Free cash flow of 2028 increased by 9%. Free cash flow of 2029 decreased by 3%."
+    report = source("r", table, *texts, cash)
+    headed = [each.model_copy(update={"heading": "Acme Walls"}) for each in report.passages[1:3]]
+    other = report.passages[1].model_copy(update={"key": "r-9", "text": "Earnings of 2029 were $4 million in revenue."})
+    passages = [report.passages[0], *headed, report.passages[3], other]
+    found = research.select("Acme", [about], [report.model_copy(update={"passages": passages})])["01-money"]
+    assert {each.sentence for each in found} == {texts[1], cash.split(". ")[1], other.text}

@@ -75,7 +75,7 @@ def test_a_citation_opens_its_whole_passage_and_highlights_the_sentence_of_the_c
 def test_the_page_counts_and_marks_what_no_source_supports_and_says_the_verdict() -> None:
     text = "Revenue rose to $4.2 million in 2029 [@report-1]. Acme raised $50 million."
     draft = page_of(text, REPORT)
-    assert '<p class="status bad"><strong>Draft.</strong> Score ' in draft
+    assert '<p class="status bad"><strong>Draft.</strong> ' in draft
     assert "1 claim without support in the sources is marked in the text." in draft
     assert '<mark class="unsupported">⚠ unsupported: no source contains $50 million</mark>' in draft
     review = Review(verdict="rejected", score=7.0, reason="The <b>figure</b> is wrong.", agent="draft")
@@ -83,7 +83,8 @@ def test_the_page_counts_and_marks_what_no_source_supports_and_says_the_verdict(
     assert "<strong>Rejected by a reviewer.</strong>" in rejected
     assert "Reason: The &lt;b&gt;figure&lt;/b&gt; is wrong." in rejected
     good = page_of("Revenue rose to $4.2 million in 2029 [@report-1]. Acme raised $3 million [@report-2].", REPORT)
-    assert '<p class="status good"><strong>Draft.</strong> Score 10.0 of 10.</p>' in good
+    assert '<p class="status good"><strong>Draft.</strong> ' in good
+    assert "are supported by their sources. Score 10.0 of 10: how well the text is supported, not a rating" in good
     assert '<li><a href="#s1">Money</a> <span class="score">10.0</span></li>' in good
 
 

@@ -208,3 +208,62 @@ def test_percentages_make_a_chart_only_as_parts_of_a_whole_or_as_a_series() -> N
     assert has_chart("Europe | 60%", "Asia | 40%")
     assert has_chart("Europe | 60.4%", "Asia | 39.5%", "Total | 100%")
     assert has_chart("2028 | 12%", "2029 | 14%")
+
+
+HEADERS = {
+    "behind the label": (row("years ended (in millions)", "2029", "2028"), "years ended (in millions) | 2029 | 2028"),
+    "of several things": (
+        row("(Dollar amounts and floor space in millions)", "2029", "2028"),
+        "Dollar amounts and floor space in millions | 2029 | 2028",
+    ),
+    "above the label": (
+        row("(Amounts in millions)", "", "") + row("Sales by kind", "2029", "2028"),
+        "Sales by kind (Amounts in millions) | 2029 | 2028",
+    ),
+    "beside a figure in the header": (
+        row("", ("50 basis point", 2)) + row("(in millions)", "2029", "2028"),
+        "in millions | 50 basis point 2029 | 50 basis point 2028",
+    ),
+    "of one column": (row("Paid on", "Per share", "Paid (in millions)"), "Paid on | Per share | Paid (in millions)"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", HEADERS)
+def test_no_header_loses_its_units(tmp_path: Path, kind: str) -> None:
+    head, shown = HEADERS[kind]
+    (passage,) = page(tmp_path, f"<table>{head}{row('Panels', '12', '1,729')}{row('Doors', '4', '5')}</table>").passages
+    assert passage.text.splitlines()[0] == f"| {shown} |"
+
+
+def test_units_in_the_sentence_above_a_table_belong_to_it_and_not_to_a_later_one(tmp_path: Path) -> None:
+    table = f"<table>{row('', '2029', '2028')}{row('Cash', '12', '9')}{row('Debt', '4', '5')}</table>"
+    leading = "<p>The table below shows our cash (in millions, except percentages):</p>"
+    found = page(tmp_path, f"{leading}{table}{leading}<p>This excludes the plant.</p>{table}").passages
+    heads = [passage.text.splitlines()[0] for passage in found if passage.table]
+    assert heads == ["| in millions, except percentages | 2029 | 2028 |", "| | 2029 | 2028 |"]
+
+
+def test_a_column_has_its_own_units_and_a_ratio_below_percentages_has_none() -> None:
+    paid = Known(spoken("| Paid on | Shares | Paid (in millions) |\n|---|---|---|\n| March 19 | 88 | $1,729 |"))
+    assert [fact.text for fact in paid.lacks("It paid $1.729 billion for 88 million.")] == ["88 million"]
+    text = (
+        "| in millions | 2029 | 2028 |\n|---|---|---|\n| Revenue | $40 | $36 |\n| Net loss | (4) | (5) |\n"
+        "| Cost ratio | 13.2% | 14.7% |\n| Operating margin | 8.1 | 8.7 |"
+    )
+    told = enriching.developments([source("p", text.replace("Cost ratio", "Net margin"))])
+    assert [each.sentence for each in told if "margin" in each.sentence][-1:] == [
+        "Operating margin: 8.1% in 2029, 8.7% in 2028."
+    ]
+    known = Known(spoken(text))
+    lies = ["The margin was 8.1 million.", "It sold 36 million."]
+    assert [[fact.text for fact in known.lacks(claim)] for claim in ("Its margin was 8.1%.", *lies)] == [
+        [], ["8.1 million"], []
+    ]  # fmt: skip
+
+
+def test_the_label_of_the_first_group_of_rows_is_no_part_of_the_header(tmp_path: Path) -> None:
+    head = row(("years ended (in millions)", 4), "2029", "2028") + row(("Walls", 4), ("", 2))
+    rows = row(("Tern", 2), ("Europe", 2), "12", "9") + row(("", 2), ("Asia", 2), "4", "5")
+    (passage,) = page(tmp_path, f"<table>{head}{rows}</table>").passages
+    assert "Walls" not in passage.text.splitlines()[0]
+    assert "Walls" in passage.text.splitlines()[2]

@@ -16,7 +16,7 @@ from collections import Counter
 
 from pausepoint.apps.memo.citations import Claim, about, claims, copied_rows, definitions, marked, references, rows_of
 from pausepoint.apps.memo.claims import doubt
-from pausepoint.apps.memo.facts import Known, begins_with_a_name, facts, plain
+from pausepoint.apps.memo.facts import Fact, Known, begins_with_a_name, facts, plain, strange_in
 from pausepoint.apps.memo.models import (
     CitationValidation,
     CompanyData,
@@ -121,13 +121,19 @@ def _unsupported(
     text, headings = ("\n".join(each) for each in zip(*((each.text, each.heading) for each in there), strict=True))
     unknown = Known(spoken(text)).lacks(claim.text, names)
     own = {word for name in names_of_it for word in plain(name).split()}
-    unknown = [fact for fact in unknown if fact.kind != "name" or not {*plain(fact.text).split()} <= own]
+    there_too = f" {plain(text)} "
+    unknown = [fact for fact in unknown if fact.kind != "name" or not _is_own(fact, own, there_too)]
     lacking = [fact.text for fact in unknown if not follows(fact, claim.text, text)]
     missing = f"the passage does not contain {', '.join(lacking)}"
     why = missing if lacking else doubt(claim.text, text, headings, " ".join(names_of_it), names)
     if not why:
         return None
     return Unsupported(section=claim.section, claim=claim.text, citation=first, facts=lacking, why=why)
+
+
+def _is_own(name: Fact, own: set[str], text: str) -> bool:
+    """Return whether a name is the company's, or has its name in the possessive before a name of the passage."""
+    return {*plain(name.text).split()} <= own or all({*part.split()} <= own for part in strange_in(name, text))
 
 
 def check_facts(memo: str, sources: list[Source], data: CompanyData, company: str = "") -> FactCheck:

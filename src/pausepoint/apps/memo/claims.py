@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
-from pausepoint.apps.memo.exchanges import exchanged, from_to, misnamed
+from pausepoint.apps.memo.exchanges import exchanged, from_to, misnamed, renamed
 from pausepoint.apps.memo.facts import Fact, facts, is_in, is_same_number, placed, plain
 from pausepoint.apps.memo.owners import misgiven
 from pausepoint.apps.memo.prose import sentences, stem, stems
@@ -46,7 +46,7 @@ _GENERAL = {
 }
 """Words that say nothing by themselves. A claim may use them even if its passage does not."""
 
-_PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|which|who|as well as)\b", re.IGNORECASE)
+PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|which|who|as well as)\b", re.IGNORECASE)
 _STEP = re.compile(r",(?!\d)|[;:()—–]|\b(?:but|and|while|whereas|because|although|when|as)\b")
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
 _SCOPE = 3
@@ -101,7 +101,7 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
     share = SHARED if facts(claim, names) else SHARED_ALONE
     if not _shares(subject, said, share) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
         return "the passage is about something else"
-    for clause in _PARTS.split(claim):
+    for clause in PARTS.split(claim):
         told = _about(clause, _words(clause)) - its
         if len(told) > 1 and not _shares(told, said, SHARED_BY_CLAUSE):
             return f"the passage does not say “{clause.strip(' .')}”"
@@ -115,13 +115,15 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
         return f"the passage gives {figure}"
     if name := misnamed(claim, passage, names, company):
         return f"the passage says this of {name}"
+    if name := renamed(claim, passage):
+        return f"the passage says this of {name}"
     nearest = _nearest(own, passage)
     denied, theirs = _denied(claim), _denied(nearest)
     if denied and not denied & _denied(passage, _LACKS):
         return "the claim denies something that the passage does not deny"
     if not denied and theirs & own:
         return "the passage denies the claim"
-    ways, theirs = _directions(claim), _directions(nearest)
+    ways, theirs = directions(claim), directions(nearest)
     if _is_turned_round(claim, passage, pair) or (ways and theirs and not ways & theirs and pair is None):
         return "something rises in the claim and falls in the passage, or the reverse"
     return ""
@@ -140,7 +142,7 @@ def _misplaced(claim: str, subject: set[str], its: set[str], passage: str) -> st
     That is a sentence or a row of a table that shares neither enough words with the claim nor a name.
     """
     those = [(_words(about), facts(text), about != text) for about, text in _told(passage)]
-    clauses = _PARTS.split(claim)
+    clauses = PARTS.split(claim)
     for fact in facts(claim) if len(those) > 1 else ():
         clause = next((each for each in clauses if fact.text in each), claim)
         clause = clause if len(_about(clause, _words(clause)) - its) > 1 else claim
@@ -177,9 +179,9 @@ def _turned(claim: str, passage: str) -> str:
         labels = [
             row[0] for row, line in zip(those, rows, strict=True) if is_in(fact, facts(spoken(f"{head}\n{line}")))
         ]
-        falls = "down" in _directions(claim) or _BELOW_ZERO.search(claim) is not None
+        falls = "down" in directions(claim) or _BELOW_ZERO.search(claim) is not None
         is_result = any(_RESULT.search(label) and not _COST.search(label) for label in labels)
-        rises = fact.value[1] == "%" and "up" in _directions(claim)
+        rises = fact.value[1] == "%" and "up" in directions(claim)
         if labels and not falls and (is_result or rises):
             return fact.text
     return ""
@@ -200,7 +202,8 @@ def _told(passage: str) -> Iterator[tuple[str, str]]:
     yield from ((each, each) for each in sentences("\n".join(line for line in lines if not line.startswith("|"))))
 
 
-def _directions(text: str) -> set[str]:
+def directions(text: str) -> set[str]:
+    """Return “up” if something rises in a text, and “down” if something falls."""
     return _words(text) & {"up", "down"}
 
 
@@ -215,7 +218,7 @@ def _is_turned_round(claim: str, passage: str, pair: tuple[Fact, Fact] | None = 
     >>> _is_turned_round(claim, "The margin was 31% after 36%.", from_to(claim))
     True
     """
-    ways = _directions(_BETTER.sub("", _moving(claim, pair[0]))) if pair is not None else set()
+    ways = directions(_BETTER.sub("", _moving(claim, pair[0]))) if pair is not None else set()
     if pair is not None and len(ways) == 1:
         return ways != {"up" if float(str(pair[0].value[0])) < float(str(pair[1].value[0])) else "down"}
     its = list(_moves(passage))
@@ -241,7 +244,7 @@ def _moves(text: str) -> Iterator[tuple[Fact, str]]:
     """Yield the figures of a text that say by how much something rises or falls, with “up” or “down”."""
     for at, fact in placed(text):
         words = [_BY.search(text[:at]), _THEN.match(text, at + len(fact.text))] if fact.kind == "number" else []
-        for way in next((ways for word in words if word and (ways := _directions(word[1]))), ()):
+        for way in next((ways for word in words if word and (ways := directions(word[1]))), ()):
             yield fact, way
 
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo.models import Link, Passage, Source, SourceKind
 from pausepoint.apps.memo.prose import quoted, slug, unlinked
-from pausepoint.apps.memo.tables import UNITS, Cell, table
+from pausepoint.apps.memo.tables import UNITS, UNITS_OF_SENTENCE, Cell, table
 from pausepoint.apps.pdf import opened, page_text
 from pausepoint.apps.words import one_line
 
@@ -356,6 +356,8 @@ class _Page(HTMLParser):
             self.heading = text
         else:
             self._add(text)
+            leading = UNITS_OF_SENTENCE.fullmatch(text)
+            self.units = leading[1] if leading else ""
 
 
 def _span(given: str | None) -> int:

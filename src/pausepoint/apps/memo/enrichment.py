@@ -282,7 +282,10 @@ def developments(
     table = _key_table(sources)
     if table is None:
         return []
-    head, _, *rows = [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.text.splitlines()]
+    head, _, *lines = [
+        [cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.text.splitlines()
+    ]
+    rows = tables.with_percentages(lines)
     years = [(int(named[-1]), at) for at, name in enumerate(head) if at and (named := re.findall(r"\b20\d\d\b", name))]
     scale = tables.scale(table.text.partition("\n")[0])
     unit = f" (in {scale}s)" if scale else ""

@@ -176,6 +176,32 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
     return ""
 
 
+def renamed(claim: str, passage: str) -> str:
+    """Return the word that follows a figure in a passage, where a claim has a word that the passage lacks; or "".
+
+    >>> renamed("It lost $3 million related to fern.", "A loss of $3 million related to moss hurt.")
+    'moss'
+    >>> renamed("It lost $3 million on moss.", "A loss of $3 million related to moss hurt.")
+    ''
+    """
+    known, said = {*stems(passage)}, {*stems(claim)}
+    tails = [(fact, _tail(passage, at + len(fact.text))) for at, fact in placed(passage)]
+    for at, fact in placed(claim):
+        own = _tail(claim, at + len(fact.text))
+        its = [tail for other, tail in tails if fact.kind == other.kind == "number" and is_same_number(fact, other)]
+        alike = [tail for tail in its if len(tail) == len(own) == 3 and tail[:2] == own[:2]]
+        if alike and len(alike) == len(its) and stems(own[2]) and not {*stems(own[2])} & known:
+            others = [tail[2] for tail in alike if stems(tail[2]) and not {*stems(tail[2])} & said]
+            if len(others) == len(alike):
+                return others[0]
+    return ""
+
+
+def _tail(text: str, at: int) -> list[str]:
+    """Return the three words behind a figure, in the same part of its sentence."""
+    return plain(re.split(r"[.,;:()|\n]", text[at:], maxsplit=1)[0]).split()[:3]
+
+
 def _of_another_row(claim: str, own: list[str], passage: str, units: Sequence[str] = ()) -> str:
     """Return whose row of a table has an office or another name that a claim gives to the owner of another row.
 

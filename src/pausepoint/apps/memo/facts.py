@@ -33,9 +33,9 @@ _NUMBER = re.compile(
     r"(?<![\w.,])(?P<sign>[-−])?(?P<currency>[$€£]|USD\s|EUR\s|GBP\s)?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
     r"\s?(?P<scale>(?i:thousand|million|billion|trillion|mln|bln|mn|bn)\b|[kKmMbB]\b)?"
     r"\s?(?P<percent>%|percent\b|per cent\b)?"
-    r"\s?(?P<after>euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b)?"
+    r"\s?(?P<after>cents?\b|euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b)?"
 )
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "euro": "EUR", "pound": "GBP"}
+_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "cent": "USD", "euro": "EUR", "pound": "GBP"}
 _UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -66,10 +66,12 @@ _COMMON = {
 Hedge = Literal["", "about", "over", "under"]
 _HEDGES: dict[Hedge, re.Pattern[str]] = {
     "about": re.compile(
-        r"\b(?:about|around|approximately|roughly|some|nearly|almost|close to|circa|just (?:over|under))\s$",
+        r"\b(?:about|around|approximately|roughly|some|nearly|almost|close to|circa|just under)\s$",
         re.IGNORECASE,
     ),
-    "over": re.compile(r"\b(?:more than|over|above|exceed(?:s|ed|ing)?|at least|upwards of)\s$", re.IGNORECASE),
+    "over": re.compile(
+        r"\b(?:more than|(?:just |a little )?over|above|exceed(?:s|ed|ing)?|at least|upwards of)\s$", re.IGNORECASE
+    ),
     "under": re.compile(r"\b(?:less than|fewer than|under|below|at most)\s$", re.IGNORECASE),
 }
 """The words before a number that say that it is rounded: to the nearest value, down or up."""
@@ -93,8 +95,9 @@ def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
     ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
     """
     dates, rest = _dates(text)
+    relative, rest = _relative(rest)
     known: dict[object, Fact] = {}
-    for fact in (*dates, *_numbers(_in_digits(rest)), *_names(rest, names)):
+    for fact in (*dates, *relative, *_numbers(_in_digits(rest)), *_names(rest, names)):
         known.setdefault((fact.kind, fact.value, fact.hedge), fact)
     return list(known.values())
 
@@ -131,6 +134,52 @@ def placed(text: str) -> list[tuple[int, Fact]]:
     return sorted(found, key=lambda each: each[0])
 
 
+RELATIVE = ("share", "times")
+"""The units of a part of a whole in words, such as “two thirds” or “one in six”, and of a multiple, such as “twice”."""
+
+_COUNTS = "|".join(_UNITS[1:13])
+_PARTS_OF = {"half": 2, "third": 3, "quarter": 4, "fifth": 5, "sixth": 6, "seventh": 7, "eighth": 8, "tenth": 10}
+_MULTIPLES = {"twice": 2, "doubled": 2, "tripled": 3, "quadrupled": 4}
+_RELATIVE = re.compile(
+    r"(?<!first )(?<!second )(?<!latter )(?<!other )\b(?P<half>half)\b(?![- ](?:years?|hours?|time|a)\b)"
+    r"(?=\s(?:of|the|that|its|as|in|while|and)\b|[.,;]|$)"
+    rf"|\b(?:an?|one|(?P<parts>{_COUNTS}))[- ](?P<part>{'|'.join([*_PARTS_OF][1:])})s?"
+    r"(?=\s(?:of (?!20| *,)|in|from|to|less|more|while|and)\b|[.,;]|$)"
+    rf"|\b(?P<some>{_COUNTS}) (?:in|out of)(?: every)? (?P<whole>{_COUNTS})\b"
+    r"|\b(?P<multiple>twice(?= (?:the|as|that|what|its))|doubled|tripled|quadrupled)\b"
+    rf"|\b(?P<many>{_COUNTS}) times(?= (?:the|as|that|what|its|more|higher|larger))",
+    re.IGNORECASE,
+)
+
+
+def _relative(text: str) -> tuple[list[Fact], str]:
+    """Return the shares and multiples in words, and the text without them.
+
+    >>> [fact.value for fact in _relative("Two thirds of it, about one in six, a fifth of them, or twice the rest.")[0]]
+    [(0.6667, 'share'), (0.1667, 'share'), (0.2, 'share'), (2.0, 'times')]
+    >>> _relative("In the second half of a third quarter, two quarters of 2029, it met twice a year.")[0]
+    []
+    """
+    found: list[Fact] = []
+
+    def take(match: re.Match[str]) -> str:
+        before = text[max(match.start() - 20, 0) : match.start()]
+        hedge: Hedge = next((name for name, form in _HEDGES.items() if form.search(before)), "")
+        if match["multiple"] or match["many"]:
+            value = _MULTIPLES[match["multiple"].lower()] if match["multiple"] else _UNITS.index(match["many"].lower())
+            found.append(Fact("number", match[0], (float(value), RELATIVE[1]), hedge))
+            return ", ".ljust(len(match[0]))
+        some = _UNITS.index((match["parts"] or match["some"] or "one").lower())
+        part = (match["half"] or match["part"] or "").lower()
+        whole = _PARTS_OF[part] if part else _UNITS.index(match["whole"].lower())
+        if some >= whole:
+            return match[0]
+        found.append(Fact("number", match[0], (round(some / whole, 4), RELATIVE[0]), hedge))
+        return ", ".ljust(len(match[0]))
+
+    return found, _RELATIVE.sub(take, text)
+
+
 def _in_digits(text: str) -> str:
     """Return a text with its numbers in digits. “One” stays, because it is rarely a number.
 
@@ -156,6 +205,7 @@ def _number(match: re.Match[str]) -> Fact:
     scale = Decimal(_SCALES.get((match["scale"] or "").lower(), 1.0))
     value = round(float(Decimal(match["digits"].replace(",", "")) * scale), 6) * (-1 if match["sign"] else 1)
     named = (match["currency"] or match["after"] or "").strip().rstrip("s")
+    value = round(value / 100, 6) if named == "cent" else value
     unit = "%" if match["percent"] else _CURRENCIES.get(named, named.upper())
     before = match.string[max(match.start() - 20, 0) : match.start()]
     hedge: Hedge = next((name for name, form in _HEDGES.items() if form.search(before)), "")
@@ -167,7 +217,7 @@ def _names(text: str, known: Collection[str]) -> list[Fact]:
     for match in _NAME.finditer(text):
         words = match[0].split()
         begins = _begins_a_sentence(text, match.start())
-        while words and words[0] in _COMMON:
+        while words and (words[0] in _COMMON or words[0] in ("of", "&")):
             words, begins = words[1:], False
         while words and words[-1] in _COMMON:
             words = words[:-1]
@@ -185,11 +235,11 @@ _STARTS = {
         " another any are around average based because backed below besides between beyond both builders can cash"
         " combined commercial core costs could current debt demand despite does due during early even fewer few"
         " finally first founded full further future given global gross had has have having high his however i"
-        " income instead investors key large last later less like long losses low main major margin margins may"
+        " income instead investors just key large last later less like long losses low main major margin margins may"
         " meanwhile memo moreover more much my near net new next none nor often once operating orders others our"
         " own past people per plans prices production products profit profits proceeds recent regardless same"
-        " second several shares short should similarly since small so strong supply taken than though through"
-        " throughout thus today together total toward unless until upon us via was were whereas whether will"
+        " second several shares short should similarly since slightly small so somewhat strong supply taken than though"
+        " through throughout thus today together total toward unless until upon us via was were whereas whether will"
         " within without would year years yet you your therefore hence",
     )
 }
@@ -206,6 +256,9 @@ def begins_with_a_name(claim: str, vocabulary: Collection[str]) -> str:
     if found is None or found[0] in _COMMON or plain(found[0]) in vocabulary:
         return ""
     word = plain(found[0])
+    one = {re.sub(rf"{ending}$", to, word) for ending, to in (("ies", "y"), ("es", ""), ("s", ""))} - {word}
+    if any(other in vocabulary for other in one):
+        return ""
     return "" if word in _STARTS or _PLAIN_ENDING.search(word) or " " in word or len(word) < 3 else found[0]
 
 
@@ -247,11 +300,25 @@ class Known:
 def is_in(fact: Fact, there: list[Fact], plain: str = "") -> bool:
     """Return whether a fact is among others. A name is looked for in a plain text."""
     if fact.kind == "name":
-        return f" {fact.value[0]} " in plain or _is_derived(str(fact.value[0]), plain)
+        return f" {fact.value[0]} " in plain or _is_derived(str(fact.value[0]), plain) or not strange_in(fact, plain)
     same = [other for other in there if other.kind == fact.kind]
     if fact.kind == "number":
         return any(is_same_number(fact, other) for other in same)
     return any(all(part in (0, theirs) for part, theirs in zip(fact.value, other.value, strict=True)) for other in same)
+
+
+def strange_in(name: Fact, text: str) -> list[str]:
+    """Return the parts of a name around a possessive that a plain text does not have: “Acme's Tern” is two names.
+
+    >>> [strange_in(fact, " acme sells in the u s ") for fact in facts("It is Acme's Tern in the United States.")]
+    [['tern'], []]
+    """
+    parts = [plain(part) for part in re.split(r"(?<=[’']s)\s", name.text)]
+    known = [_ALIASES.get(part, part) for part in parts]
+    return [part for part in known if len(part) > 2 and f" {part} " not in text]
+
+
+_ALIASES = {"united states": "u s"}
 
 
 def _is_derived(name: str, plain: str) -> bool:
@@ -270,6 +337,9 @@ def is_same_number(one: Fact, other: Fact) -> bool:
     A unit that only one of them has does not matter, unless it is a percentage.
     """
     units = {one.value[1], other.value[1]}
+    if units & {*RELATIVE}:
+        scale = 100.0 if units == {RELATIVE[0], "%"} else 1.0
+        return (len(units) == 1 or scale > 1) and is_about(one, float(str(other.value[0])) / scale)
     if len(units) > 1 and ("" not in units or "%" in units):
         return False
     return one.value[0] == other.value[0] or is_rounded(one.value[0], other.value[0], one.hedge)
@@ -300,6 +370,22 @@ def is_rounded(one: object, other: object, hedge: Hedge = "") -> bool:
     can_be = abs(one) >= 1000 or not other.is_integer()
     return can_be and _step(other) < (used := min(step, size)) and abs(away) <= used / 2
 
+
+def is_about(fact: Fact, value: float) -> bool:
+    """Return whether a share or a multiple in words is a value, within the rounding that its words allow.
+
+    >>> half, over = facts("About half of it.")[0], facts("More than half of it.")[0]
+    >>> [is_about(half, value) for value in (0.47, 0.6)], [is_about(over, value) for value in (0.47, 0.6, 0.9)]
+    ([True, False], [False, True, False])
+    """
+    part = value / float(str(fact.value[0])) - 1
+    if fact.hedge in ("over", "under"):
+        return -1e-9 <= (part if fact.hedge == "over" else -part) <= WIDE
+    return -ROUGH - (0.03 if fact.hedge else 0) <= part <= ROUGH
+
+
+WIDE = 0.25
+"""The share by which a value may be above “more than half”, and below “less than half”."""
 
 ROUGH = 0.07
 """The share of a number by which “about” may differ from it: about 8 of 7.5, and about 40 of 38."""

@@ -21,6 +21,9 @@ from pausepoint.apps.words import many
 
 STYLE = Path(__file__).with_name("page.css").read_text("utf-8")
 
+MEANT = "how well the text is supported, not a rating of the investment."
+"""What the score says, on every page."""
+
 NEAR = 0.5
 """The share of a claim's words that a sentence of its passage must have to be highlighted."""
 
@@ -61,7 +64,7 @@ def _status(found: Validation, review: Review | None) -> str:
     wrong = len(problems(found))
     kind = "bad" if wrong or (review and review.verdict == "rejected") else "good" if score >= ENOUGH else "fair"
     first = VERDICTS[review.verdict] if review else "Draft."
-    parts = [f"<strong>{first}</strong> Score {score:.1f} of 10."]
+    parts = [f"<strong>{first}</strong> {_supported(found)}Score {score:.1f} of 10: {MEANT}"]
     if review and review.reason:
         parts.append(f"Reason: {escape(review.reason)}")
     if wrong:
@@ -70,6 +73,14 @@ def _status(found: Validation, review: Review | None) -> str:
     elif review is None and score < ENOUGH:
         parts.append("A person has to review it.")
     return f'<p class="status {kind}">{" ".join(parts)}</p>'
+
+
+def _supported(found: Validation) -> str:
+    """Return how many statements their sources support."""
+    citations = found.citation_validation
+    if citations is None or not citations.claims:
+        return ""
+    return f"{citations.supported} of {many(citations.claims, 'statement')} are supported by their sources. "
 
 
 def _contents(headings: list[Heading], outline: Sequence[Section], found: Validation) -> str:

@@ -18,6 +18,18 @@ from pausepoint import Context
 from pausepoint.apps.input import BadInput
 from pausepoint.apps.memo import deck as decks
 from pausepoint.apps.memo import documents, evidence, search
+from pausepoint.apps.memo.asides import (
+    BACKWARD,
+    DOWN,
+    LEADING,
+    METHOD,
+    UP,
+    is_aside,
+    is_of_a_group,
+    is_of_a_segment,
+    is_outdated,
+    segments_of,
+)
 from pausepoint.apps.memo.enrichment import developments
 from pausepoint.apps.memo.facts import facts
 from pausepoint.apps.memo.models import (
@@ -52,12 +64,6 @@ ROOM = 20_000_000
 UNREAD = "source.unread"
 """The event for a document that could not be read."""
 
-_LEANS = re.compile(
-    r"(?:It|He|She|They|This|That|These|Those|Her|His|Its|Their|Before|After|As|And|But|Such|Also|Finally"
-    r"|Additionally|Accordingly|Therefore|However|Moreover|Further|In addition|In particular|Following this)\b"
-)
-"""The start of a sentence that depends on the sentence before it."""
-
 PARTS = {"1": 1.5, "7": 1.5, "2": 0.7, "5": 0.7, "1A": 0.35}
 """The weights of the items of an annual report: business, results, properties, shares, risks."""
 
@@ -67,9 +73,6 @@ RISKS = {"1A": 1.5, "1C": 0.3}
 COVER = "cover"
 """The part of an annual report before its first item: the cover page and the contents."""
 
-_GROUP = re.compile(r"([A-Z][\w’'&/ -]{2,40}?) [–—-] ")
-"""How a paragraph begins that is about one group of products or one part of the business."""
-
 _ITEM = re.compile(r"item\s+(\d+[A-C]?)\b", re.IGNORECASE)
 _NOTE = re.compile(r"(?:note \d+\b|notes to (?:the )?consolidated|report of independent)", re.IGNORECASE)
 _BEGINS = re.compile(r"[\"“‘]?[A-Z0-9À-ÖØ-Þ$€£]")
@@ -78,36 +81,6 @@ _VAGUE = re.compile(
     r"|\b(?:ASC|ASU|GAAP|SEC|Form \d+-[KQ]|Note \d+)\b"
     r"|\b(?:exhibit|incorporated by reference|forward-looking|hypothetical|see|refer to)\b",
     re.IGNORECASE,
-)
-_ABOUT_ITSELF = re.compile(
-    r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|graph|chart|discussion|is a)"
-    r"|\bcheck mark\b|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b"
-    r"|\bnot (?:currently|presently) known\b|\btables? above\b|\bthe registrant\b|\bPart I+\b|\bItem \d"
-    r"|\bnumerous risks\b"
-    r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
-    re.IGNORECASE,
-)
-_POLICY = re.compile(
-    r"\b(?:we|the company) (?:also |do not )?(?:recogni[sz]|record|capitali[sz]|amorti[sz]|measur|classif|account|match"
-    r"|defin|calculat)\w*"
-    r"|\b(?:is|are|was|were|be) (?:\w+ )?(?:recogni[sz]ed|recorded|capitali[sz]ed|amorti[sz]ed|measured|depreciated"
-    r"|classified|accounted for|carried at|stated at|included in|assigned to|deferred)\b"
-    r"|^\D*\b(?:expenses?|costs?|revenues?)\b[^.\d]{0,40} (?:consists?|includes?|comprises?)\b\D*$"
-    r"|\b(?:significant judgment|in evaluating|fair value|deferred tax|insider trading|one operating segment)\b"
-    r"|\b(?:has|have) adopted an?\b|\b401\(k\)|\blaw, a corporation\b|\b(?:should note|for further information)\b"
-    r"|\b(?:our audit|critical audit|disclosure controls)\b"
-    r"|\b(?:trademarks?|patents?|copyrights?|trade secrets?), "
-    r"|\b(?:we|the company) (?:aims?|strives?|seeks?|looks?|wants?|encourages?|cares?|regards?|(?:is|are) committed)\b",
-    re.IGNORECASE,
-)
-"""A sentence about how the books are kept, what an item consists of, what law says or what a company strives for."""
-
-LEADING = 90
-"""The number of characters of a sentence that say whether it speaks against an investment."""
-
-_DOWN = re.compile(r"\b(?:decreas|declin|unfavorabl|adverse|fell\b|reduc|lower\b|drop)", re.IGNORECASE)
-_UP = re.compile(
-    r"\b(?:increas|grew\b|grow(?:n|s|ing|th)?\b|rose\b|improv|higher\b|record\b|doubl|exceed)", re.IGNORECASE
 )
 _BURDEN = re.compile(
     r"\b(?:expenses?|costs?(?! (?:savings?|reductions?|advantages?))|debt|loss(?:es)?"
@@ -133,14 +106,6 @@ SIDE = 5
 
 CONSIDERED = 12
 """The number of sentences of each section that may speak for or against an investment."""
-
-_NOTE_MARK = re.compile(r"\(?\d{1,2}\)?\s?[A-Z][a-z]")
-"""The start of a footnote, with its mark."""
-
-_TITLED = r"(?:[A-Z][\w’'-]*|and|of|the|in|for|to|our|a|an|on|or|by|with|from|&)"
-_HEADING = re.compile(rf"{_TITLED}(?:,? {_TITLED})+[.!]")
-_JOINED = re.compile(rf"(?:{_TITLED} ){{3,}}(?:We|Our|The|This|These|It|They|As) [a-z]")
-"""A heading without a sentence, and one with a sentence joined to it."""
 
 SUMMED = 7
 """The maximum number of sentences of a summary without a model."""
@@ -368,21 +333,15 @@ def select(company: str, outline: list[Section], sources: Iterable[Source]) -> d
 def _candidates(sources: Iterable[Source]) -> Iterable[tuple[Passage, str, str]]:
     """Yield the sentences of all sources with their passages, and the part of a filing that they are in, or ""."""
     for source in sources:
+        segments = segments_of(source)
         part = COVER if any(passage.part for passage in source.passages) else ""
         for passage in source.passages if source.kind != "data" else ():
             part = _part(passage.heading) or _part(passage.part) or part
             for sentence in sentences(passage.text) if not passage.table else ():
                 fits = SHORTEST <= len(sentence) <= LONGEST and sentence[-1] in ".!" and _BEGINS.match(sentence)
-                if fits and not _is_aside(sentence) and not _is_of_a_group(sentence, passage.text):
+                is_of_part = is_of_a_group(sentence, passage.text) or is_of_a_segment(sentence, passage, segments)
+                if fits and not is_aside(sentence) and not is_of_part and not is_outdated(sentence, passage.text):
                     yield passage, sentence, part
-
-
-def _is_aside(sentence: str) -> bool:
-    """Return whether a sentence is about the document itself, a footnote, an address, a heading, or a piece of one."""
-    cut = sentence.count("(") != sentence.count(")")
-    headed = _HEADING.fullmatch(sentence) or _JOINED.match(sentence)
-    aside = _NOTE_MARK.match(sentence) or _ABOUT_ITSELF.search(sentence) or _POLICY.search(sentence)
-    return cut or "://" in sentence or bool(headed or aside)
 
 
 def speaks_against(sentence: str) -> bool | None:
@@ -396,15 +355,20 @@ def speaks_against(sentence: str) -> bool | None:
     (False, False)
     """
     said = sentence[:LEADING].replace("income (expense)", "income")
-    if _VAGUE.search(sentence) or _NO_SIDE.search(said) or (_UP.search(said) and _DOWN.search(said)):
+    if (
+        _VAGUE.search(sentence)
+        or METHOD.search(sentence)
+        or _NO_SIDE.search(said)
+        or (UP.search(said) and DOWN.search(said))
+    ):
         return None
     if _GOOD.search(said) or _BAD.search(said):
         return not _GOOD.search(said)
-    moved = _UP.search(said) or _DOWN.search(said)
+    moved = UP.search(said) or DOWN.search(said)
     if moved is None:
         return None
     is_burden = _BURDEN.search(said[: moved.start()]) or _BURDENS.match(sentence, moved.end())
-    return bool(_DOWN.search(said)) != bool(is_burden)
+    return bool(DOWN.search(said)) != bool(is_burden)
 
 
 def _results(findings: list[Finding], sources: Iterable[Source]) -> list[Finding]:
@@ -465,24 +429,13 @@ def _score(sentence: str, passage: Passage, about: set[str], company: str, vague
     substance = min(len(known), 3) * 0.25 + min(figures, 2) * 0.5
     substance += 0.25 if company.casefold() in sentence.casefold() else 0.0
     substance += PRODUCTS if _PRODUCT in about and named(sentence, company) else 0.0
-    alone = 0.5 if _LEANS.match(sentence) else 1.0
+    alone = 0.5 if BACKWARD.match(sentence) else 1.0
     return (
         (vague if _VAGUE.search(sentence) else 1.0)
         * alone
         * (shared + 1.5 * headed + substance)
         / math.sqrt(1 + len(own) / 12)
     )
-
-
-def _is_of_a_group(sentence: str, text: str) -> bool:
-    """Return whether a sentence is about the group that its paragraph begins with, and does not name it.
-
-    >>> text = "Bulk – Bulk is grain. Volumes fell by 1 %. Volumes of bulk fell."
-    >>> [_is_of_a_group(sentence, text) for sentence in sentences(text)]
-    [False, True, False]
-    """
-    group = _GROUP.match(text)
-    return group is not None and not {*stems(group[1])} & {*stems(sentence)}
 
 
 Scored = tuple[float, int, Finding]
@@ -524,7 +477,7 @@ def _summed(left: dict[str, list[Scored]], company: str) -> list[tuple[str, Scor
         fitting = [
             (name, each) for name in names for each in room.get(name, [])[:among]
             if len(room[name]) - counts[name] > ENOUGH and re.match(form, each[2].sentence, re.IGNORECASE)
-            and (name in risks or not (form and (_VAGUE.search(each[2].sentence) or _LEANS.match(each[2].sentence))))
+            and (name in risks or not (form and (_VAGUE.search(each[2].sentence) or BACKWARD.match(each[2].sentence))))
             and not any(_is_alike(each, other) for _, other in found)
         ]  # fmt: skip
         if fitting and len(found) < SUMMED:

@@ -1,5 +1,7 @@
 """Find the figures of a claim that its passages do not contain, but that follow from theirs: sums and changes.
 
+Growth, shares and ratios are in `computed`.
+
 A sum counts if the claim says what it adds: each part of it is in the claim, as a figure or as a year or a word that
 belongs to this figure alone in its sentence or table. A change, absolute or in percent, counts if the claim contains
 one of its two figures, and both belong to the same thing.
@@ -11,11 +13,12 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import combinations
-from typing import NamedTuple
 
+from pausepoint.apps.memo.computed import Figure, is_computed
 from pausepoint.apps.memo.exchanges import row_names, with_units
 from pausepoint.apps.memo.facts import Fact, facts, is_rounded, is_same_number, placed
 from pausepoint.apps.memo.prose import sentences, stems
+from pausepoint.apps.memo.tables import with_percentages
 
 MOST_PARTS = 4
 """The maximum number of figures that a claim adds up by naming them."""
@@ -39,18 +42,6 @@ _CHANGE = re.compile(
 """What stands before a figure that says how much something has changed."""
 
 
-class Figure(NamedTuple):
-    """A figure of a passage, what belongs to it, and the rows and columns, or the sentence, that it is a part of.
-
-    To a figure of a table belong words of its row and of its column, and pairs of both, such as “revenu 2029”.
-    """
-
-    fact: Fact
-    names: frozenset[str]
-    groups: frozenset[str]
-    place: str = ""
-
-
 def follows(fact: Fact, claim: str, passage: str) -> bool:
     """Return whether a number of a claim is a sum or a change of figures of the passage.
 
@@ -64,8 +55,9 @@ def follows(fact: Fact, claim: str, passage: str) -> bool:
     """
     if fact.kind != "number":
         return False
-    figures = [each for each in _figures(passage) if not is_same_number(fact, each.fact)]
-    return _is_sum(fact, claim, figures) or _is_change(fact, claim, figures)
+    known = _figures(passage)
+    figures = [each for each in known if not is_same_number(fact, each.fact)]
+    return _is_sum(fact, claim, figures) or _is_change(fact, claim, figures) or is_computed(fact, claim, known)
 
 
 def _is_sum(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
@@ -140,12 +132,26 @@ def _figures(passage: str) -> list[Figure]:
 
 def _of_sentence(sentence: str) -> Iterator[Figure]:
     places = [(at, fact) for at, fact in placed(sentence) if fact.kind == "number"]
+    years = _years(sentence, [fact for _, fact in places])
     for at, fact in places:
         alike = [(place, len(other.text)) for place, other in places if other.value[1] == fact.value[1]]
-        yield Figure(fact, frozenset(_nearest(sentence, at, alike)), frozenset([sentence]), sentence)
+        names = frozenset(_nearest(sentence, at, alike))
+        its = [int(name) for name in names if _YEAR.fullmatch(name)]
+        year = years.get(fact) or (its[0] if len(its) == 1 else 0)
+        yield Figure(fact, names, frozenset([sentence]), sentence, year)
     shown = [fact for _, fact in places]
     in_words = [fact for fact in facts(sentence) if fact.kind == "number" and fact not in shown]
     yield from (Figure(fact, frozenset(), frozenset([sentence]), sentence) for fact in in_words)
+
+
+def _years(sentence: str, figures: Sequence[Fact]) -> dict[Fact, int]:
+    """Return the years of the figures of a sentence that lists both in the same order (“respectively”)."""
+    found: dict[Fact, int] = {}
+    years = list(dict.fromkeys(map(int, _YEAR.findall(sentence))))
+    for unit in {fact.value[1] for fact in figures} if re.search(r"\brespectively\b", sentence) else ():
+        its = [fact for fact in figures if fact.value[1] == unit]
+        found |= dict(zip(its, years, strict=True)) if len(its) == len(years) else {}
+    return found
 
 
 def _nearest(sentence: str, at: int, places: list[tuple[int, int]]) -> set[str]:
@@ -163,11 +169,13 @@ def _gap(at: int, length: int, match: re.Match[str]) -> int:
 
 def _of_table(rows: list[str]) -> Iterator[Figure]:
     cells = [[cell.strip() for cell in row.strip().strip("|").split("|")] for row in rows]
-    for row in cells[2:]:
+    for number, row in enumerate(with_percentages(cells[2:])):
         for column, cell in enumerate(row[1:], 1):
             head = cells[0][column] if column < len(cells[0]) else ""
             given = with_units(cells[0][0], head, cell)[1:2] or [cell]
             for fact in (fact for text in given for fact in facts(text) if fact.kind == "number"):
                 own, its = row_names(row[0], ""), row_names("", head)
                 pairs = {f"{one} {other}" for one in own for other in its}
-                yield Figure(fact, frozenset(own | its | pairs), frozenset([f"row {row[0]}", f"column {column}"]))
+                groups = frozenset([f"row {number}", f"column {column}"])
+                year = max(map(int, _YEAR.findall(head)), default=0)
+                yield Figure(fact, frozenset(own | its | pairs), groups, "", year, row[0], head)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 MOST_HEADERS = 5
@@ -22,10 +23,12 @@ _YEAR = re.compile(r"(?:19|20)\d\d")
 _FIGURE = re.compile(r"[-−(]*(?:US)?[$€£¥]?\s?[-−(]*\d[\d,]*(?:\.\d+)?\)?\s?(?:%|x|pts?)?\)?(?:\s?\w{1,8}){0,2}[*†]*")
 _NONE = re.compile(r"[$€£¥(]{0,2}[—–-]\s?%?\)?")
 _VALUE = re.compile(r"\d|[—–-]$")
-UNITS = re.compile(
-    r"\(?\s*(?:amounts |dollars |all |\$ )*in (?:thousands|millions|billions)\b[^)|]{0,80}\)?", re.IGNORECASE
-)
+_UNITS = r"in (?:thousands|millions|billions)\b[^()|]{0,80}"
+UNITS = re.compile(rf"\([^()|]{{0,80}}\b{_UNITS}\)|(?:\b(?:amounts|dollars|all) |\$ )*\b{_UNITS}", re.IGNORECASE)
 """The units of all figures of a table."""
+
+UNITS_OF_SENTENCE = re.compile(rf".*(\([^()|]{{0,80}}\b{_UNITS}\))[^.]{{0,80}}:", re.IGNORECASE)
+"""A paragraph that leads to a table and names its units."""
 
 _UNLIKE = re.compile(r"[%()]|\.\d\d$")
 _SCALE = re.compile(r"\bin (thousand|million|billion)s\b", re.IGNORECASE)
@@ -34,6 +37,10 @@ _SCALE_OF_HEAD = re.compile(r"\|\s*\(?(?:[$€£]|USD|EUR|GBP)?\s?(thousand|mill
 
 _BRACKETS = re.compile(r"[$€£¥]?\([$€£¥]?([\d,.]+)\s?%?\)\s?%?")
 _PERCENT = re.compile(r"%|\bpercent", re.IGNORECASE)
+_RATIO = re.compile(r"\b(?:ratio|margin|rate|return on \w+)\b", re.IGNORECASE)
+_SMALL = re.compile(r"\(?\d{1,2}(?:\.\d+)?\)?")
+"""What the rows below a percentage have: the label of one, and a figure without its sign."""
+
 _RULE = re.compile(r"\|\s*:?-")
 """The line below the header of a Markdown table."""
 
@@ -72,14 +79,12 @@ def table(rows: list[list[Cell]], above: str = "") -> Table:
     if not _is_grid(rows, heads):
         return Table(texts=tuple(_texts(rows)))
     grid, spans = _placed(rows)
-    count = _headers(grid, heads)
+    count = _headers(grid, spans, heads)
     columns = _columns(grid[count:])
-    units = [match[0].strip(" ()") for row in spans[:count] for text in row if (match := UNITS.search(text))]
     body = [[row[column] for column in columns] for row in grid[count:]]
     if len(columns) < 2 or not body:
         return Table(texts=tuple(_texts(rows)))
-    head = [_header([row[column] for row in spans[:count]]) for column in columns]
-    head[0] = head[0] or ", ".join(dict.fromkeys(units)) or above.strip(" ()")
+    head = _heads([[row[column] for row in spans[:count]] for column in columns], above)
     head, body = _merged(head, [row for row in body if any(row)])
     return Table(markdown=markdown(_told_apart(head, body), body))
 
@@ -93,20 +98,38 @@ def spoken(text: str) -> str:
     >>> spoken("| In millions | 2025 | % change |\\n|---|---|---|\\n| Rent | (12) | (3) |").splitlines()[-4:]
     ['12 million', '-12 million', '3%', '-3%']
     """
-    found, heads, unit, above = list[str](), list[str](), "", ""
+    found, heads, rows, unit, above = list[str](), list[str](), list[list[str]](), "", ""
     for line, below in itertools.pairwise([*text.splitlines(), ""]):
         cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
         is_head = line.startswith("|") and (not above.startswith("|") or _RULE.match(below) is not None)
-        above = line
+        above, rows = line, rows if line.startswith("|") and not is_head else []
         if is_head or not line.startswith("|"):
             heads, unit = (cells, scale(line)) if is_head else ([], "")
         elif match := _SCALE.search(line):
             unit = match[1].lower()
         else:
-            for cell, head in zip(cells, [*heads, *itertools.repeat("", len(cells))], strict=False):
-                own = "%" if _PERCENT.search(head) else unit
+            rows = with_percentages([*rows[-1:], cells])
+            heads += [""] * (len(cells) - len(heads))
+            for cell, known, head in zip(cells, rows[-1], heads, strict=False):
+                own = "%" if known != cell or _PERCENT.search(head) else scale(f"| {head}") or unit
                 found += _amounts(cell, own) if _is_figure(cell) else []
     return "\n".join([text, *found])
+
+
+def with_percentages(rows: list[list[str]]) -> list[list[str]]:
+    """Return the rows of a table with ``%`` behind the figures of a ratio below percentages in the same columns.
+
+    >>> with_percentages([["Cost ratio", "13.2%", "1.5%"], ["Operating margin", "8.1", "(0.6)"]])[1]
+    ['Operating margin', '8.1%', '(0.6)%']
+    >>> with_percentages([["Sales", "159"], ["Gross margin", "53"]])[1]
+    ['Gross margin', '53']
+    """
+    found: list[list[str]] = []
+    for row in rows:
+        above = found[-1] if found and _RATIO.search(row[0]) else []
+        pairs = zip(row, [*above, *[""] * len(row)], strict=False)
+        found.append([f"{cell}%" if "%" in other and _SMALL.fullmatch(cell) else cell for cell, other in pairs])
+    return found
 
 
 def _amounts(cell: str, unit: str) -> list[str]:
@@ -138,11 +161,15 @@ def scale(head: str) -> str:
 
     >>> scale("| Millions, Except Per Share Amounts | 2025 |"), scale("| $ million | 2025 |")
     ('million', 'million')
-    >>> scale("| (dollars in thousands) | 2025 |"), scale("| Year | Millions |")
-    ('thousand', '')
+    >>> scale("| (dollars in thousands) | 2025 |"), scale("| Year | Millions |"), scale("| Year | Paid (in millions) |")
+    ('thousand', '', '')
+    >>> scale("| Options in thousands, values in millions | 2025 |")
+    ''
     """
-    match = _SCALE.search(head) or _SCALE_OF_HEAD.match(head)
-    return match[1].lower() if match else ""
+    first = "|".join(head.split("|", 2)[:2])
+    found = {match[1].lower() for match in _SCALE.finditer(first)}
+    match = _SCALE_OF_HEAD.match(first) if not found else None
+    return match[1].lower() if match else found.pop() if len(found) == 1 else ""
 
 
 def markdown(head: list[str], body: list[list[str]]) -> str:
@@ -236,15 +263,19 @@ def _last(found: list[Cell]) -> int | None:
     return next((at for at in reversed(range(len(found))) if found[at].text), None)
 
 
-def _headers(grid: list[list[str]], heads: bool) -> int:
+def _headers(grid: list[list[str]], spans: list[list[str]], heads: bool) -> int:
     """Return how many rows are the header: those before the first figure. A row with a label alone ends it."""
     if heads:
         return 1
     for number, row in enumerate(grid[: MOST_HEADERS + 1]):
         label, values = _label(row)
+        below = [_label(other) for other in grid[number + 1 : MOST_HEADERS + 1]]
+        if any(UNITS.match(text) and not any(map(_is_figure, others)) for text, others in below):
+            continue
         only_units = bool(UNITS.fullmatch(label)) and not values
         has_value = any(_is_figure(value) or _NONE.fullmatch(value) for value in values)
-        if has_value or (label and not values and not only_units and number):
+        is_group = spans[number][0] and spans[number][0] == "".join(row) and not row[-1]  # a label over some columns
+        if has_value or ((label or is_group) and not (label and values) and not only_units and number):
             return max(number, 1)
     return 1
 
@@ -259,9 +290,33 @@ def _columns(body: list[list[str]]) -> list[int]:
     return [column for column in range(len(body[0])) if any(row[column] for row in body)] if body else []
 
 
-def _header(texts: list[str]) -> str:
-    found = [UNITS.sub("", text).strip() for text in texts]
-    return " ".join(dict.fromkeys(text for text in found if text))
+def _heads(columns: list[list[str]], above: str) -> list[str]:
+    """Return the headings of columns. Units of the first column, or of all others, stand in the first one.
+
+    ``above`` are units in a line above the table. Units of a single column stay in its heading.
+
+    >>> _heads([["Year"], ["(in millions)", "2029"], ["(in millions)", "2028"]], "")
+    ['Year (in millions)', '2029', '2028']
+    >>> _heads([["Paid on"], ["Per share"], ["Paid (in millions)"]], "")
+    ['Paid on', 'Per share', 'Paid (in millions)']
+    """
+    first, *others = [list(dict.fromkeys(text for text in texts if text)) for texts in columns]
+    shared = [
+        text for text in (others[0] if others else ())
+        if UNITS.search(text) and all(text in texts for texts in others) and (len(others) > 1 or not first)
+    ]  # fmt: skip
+    units = [match[0].strip(" ()") for text in (*first, *shared) for match in UNITS.finditer(text)]
+    label = _joined_texts(UNITS.sub("", text).strip() for text in first)
+    told = ", ".join(dict.fromkeys(units or [above.strip(" ()")]))
+    told_once = {*first, *shared}
+    heads = [
+        _joined_texts(UNITS.sub("", text).strip() if text in told_once else text for text in texts) for texts in others
+    ]
+    return [f"{label} ({told})" if label and told else label or told, *heads]
+
+
+def _joined_texts(texts: Iterable[str]) -> str:
+    return " ".join(text for text in texts if text)
 
 
 def _merged(head: list[str], body: list[list[str]]) -> tuple[list[str], list[list[str]]]:
