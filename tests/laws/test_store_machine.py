@@ -485,7 +485,7 @@ BROKEN: dict[str, Fault] = {
         lambda: [create(), asked(lasts=1), pause(), ("jump", {"seconds": HOUR}), unpause()],
     ),
     "when it was first asked changes with the round": Fault(
-        "asked_since", "SELECT created_at", "SELECT created_at + 1",
+        "ask", "DO UPDATE SET", "DO UPDATE SET created_at = created_at + 1,",
         lambda: [create(), asked(), ("ask_the_first_again", {"lasts": None})],
     ),
     "what was refused is not counted": Fault(

@@ -135,7 +135,7 @@ const table = (page, sessions) => html`<table>
     ${shown().map(([name, [, look]]) => html`<th class="opt ${look}">${name}</th>`)}</tr></thead>
   <tbody>${repeat(nested(sessions), ([s]) => s.session_id, (each) => row(each, page))}</tbody></table>`;
 
-const EMPTY = html`<p class="empty"><b>No session matches</b><a href="#/start">Start one</a>, or <a href="#/sessions">show all</a>.</p>`;
+const EMPTY = html`<p class="empty"><b>No session matches</b><a href="#/start">Start one</a> here or with <code>pausepoint run</code>, or <a href="#/sessions">show all</a>.</p>`;
 
 export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}${page.may('operator') ?
   html`<a class="b main" href="#/start${asked.workflow ? `?workflow=${encodeURIComponent(asked.workflow)}` : ''}">Start a session</a>` : ''}</div>${filters(page, asked)}
