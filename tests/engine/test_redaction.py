@@ -71,6 +71,24 @@ async def test_what_the_visits_that_wrote_a_field_remembered_goes_too(tmp_path: 
 
 
 @on_loop
+async def test_what_an_operation_remembered_goes_with_the_field_that_its_visit_wrote(tmp_path: Path) -> None:
+    async def find() -> str:
+        return SECRET
+
+    @step(writes="facts")
+    async def research(ctx: Context) -> list[str]:
+        return [await ctx.do(find)]
+
+    path, finding = tmp_path / "store.db", Workflow("finding", state=Case, steps=[research])
+    async with Engine(path, workflows=[finding]) as engine:
+        session = await engine.start(finding, name="Ada")
+        await session.outcome()
+        await session.redact(field="facts")
+        assert (await session.verify()).ok
+    assert SECRET.encode() not in bytes_of(path)
+
+
+@on_loop
 async def test_a_field_without_a_default_needs_a_value_that_the_model_admits() -> None:
     async with Engine(":memory:", workflows=[case]) as engine:
         session = await closed_case(engine)
