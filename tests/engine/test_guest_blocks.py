@@ -108,6 +108,27 @@ async def test_an_abort_ends_the_operation_in_flight() -> None:
 
 
 @on_loop
+async def test_a_request_that_is_cancelled_while_its_own_code_runs_in_a_shutdown_stays_cancelled() -> None:
+    """A shutdown does not cancel the block's own code, so the cancellation is the caller's."""
+    async with Engine(":memory:") as engine:
+        reached = asyncio.Event()
+
+        async def handler() -> None:
+            async with engine.visit(AGENT, session_id="t"):
+                reached.set()
+                await asyncio.sleep(PATIENCE)
+
+        task = asyncio.create_task(handler())
+        await reached.wait()
+        await engine._service.driver.stop("SIGTERM received")
+        assert not task.done()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await engine.session("t").info()).status is Status.READY
+
+
+@on_loop
 async def test_a_request_that_is_cancelled_while_it_is_paused_stays_cancelled() -> None:
     async with Engine(":memory:") as engine:
         reached = asyncio.Event()

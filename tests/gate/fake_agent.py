@@ -73,10 +73,17 @@ class Agent:
         else:
             for turn in _turns(todo, self.options.turn or (len(todo) if self.options.parallel else 1)):
                 self.turn(turn)
-        self.fire("Stop", stop_hook_active=False, last_assistant_message="All done.", background_tasks=self.tasks())
+        self.conclude("All done.", self.tasks())
         self.linger()
         self.fire("SessionEnd", reason="other")
         return 0
+
+    def conclude(self, text: str, tasks: list[dict[str, str]]) -> None:
+        """End the turn with an answer, which the transcript has, too."""
+        now = datetime.now(UTC).isoformat()
+        message = {"role": "assistant", "content": [{"type": "text", "text": text}]}
+        self.note({"type": "assistant", "timestamp": now, "message": message})
+        self.fire("Stop", stop_hook_active=False, last_assistant_message=text, background_tasks=tasks)
 
     def names(self) -> list[str]:
         """Return the name of each call, which is also the line that it appends."""

@@ -101,7 +101,7 @@ class ShowAgent:
             paint(THINKS, "thinking", DIM)
             self._take(PACES[self.name])
             self._call(effect, text)
-        self.agent.fire("Stop", stop_hook_active=False, last_assistant_message=ENDED, background_tasks=[])
+        self.agent.conclude(ENDED, [])
         self.agent.fire("SessionEnd", reason="other")
         paint(" ", ENDED, DIM)
 

@@ -101,3 +101,19 @@ async def test_a_signal_ends_the_server_although_a_call_is_in_flight(project: Pr
         assert await said_to(project.socket, message) == {"do": "run"}
         server.signal(signal.SIGTERM)
         assert server.wait().code == 143
+
+
+@on_loop
+async def test_a_signal_ends_the_server_while_it_waits_for_the_transcript_of_an_agent(project: Project) -> None:
+    """The session stays open for the next server, and its visit is not begun again and again."""
+    path = project.folder / "transcript.jsonl"
+    path.write_text('{"type": "user", "message": {"content": "Go."}}\n')
+    ends = {"UserPromptSubmit": {"prompt": "Go."}, "Stop": {"last_assistant_message": "Done."}, "SessionEnd": {}}
+    with excused(), _served(project) as server:
+        for event, more in ends.items():
+            await project.call_hook(event, "ada", transcript_path=str(path), **more)
+        await async_until(lambda: "running" in run("ls", cwd=project.folder).stdout)
+        server.signal(signal.SIGTERM)
+        assert server.wait().code == 143
+    told = run("events", "claude-ada", "--json", cwd=project.folder).stdout
+    assert told.count('"session.resumed"') <= 3, "one visit for each thing that the agent reported"

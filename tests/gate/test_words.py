@@ -13,7 +13,7 @@ import pytest
 
 from pausepoint import Engine
 from pausepoint.engine.conversation import conversation
-from pausepoint.gate import AgentNote, agent_note
+from pausepoint.gate import AgentNote, agent_note, guests, transcripts
 from pausepoint.gate.transcripts import words_in
 from pausepoint.gate.where import branch_of, terminal_of
 from tests.gate.kit import Project
@@ -132,6 +132,39 @@ async def test_a_session_of_an_agent_is_a_conversation(project: Project) -> None
         assert [each for each in await turns(engine) if each[:2] != ("assistant", "It is fixed.")] == [
             *whole[:3], ("user", "Thanks.", None), ("assistant", "Welcome.", None),
         ]  # fmt: skip
+
+
+@on_loop
+async def test_the_tokens_of_an_answer_count_that_is_in_the_transcript_after_the_end_of_its_agent(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = project.folder / "transcript.jsonl"
+
+    def add(text: str) -> None:
+        one = json.loads(line("assistant", said(text), datetime.now(UTC)))
+        one["message"] |= {"id": text, "usage": {"output_tokens": 5}}
+        with path.open("a") as file:
+            file.write(json.dumps(one) + "\n")
+
+    looks: list[str] = []
+
+    def lacks(transcript: Path, text: str) -> bool:
+        looks.append(text)
+        if len(looks) == 2:
+            add(text)
+        return transcripts.lacks(transcript, text)
+
+    monkeypatch.setattr(guests, "lacks", lacks)
+    async with project.served() as (engine, _):
+        await project.call_hook("UserPromptSubmit", "ada", transcript_path=str(path), prompt="Fix it.")
+        add("I look.")
+        last = {"last_assistant_message": "It is fixed."}
+        await project.call_hook("Stop", "ada", transcript_path=str(path), **last)
+        await project.call_hook("SessionEnd", "ada", transcript_path=str(path), reason="other")
+        await async_until(lambda: looks)
+        outcome = await engine.session("claude-ada").outcome()
+        assert (outcome.status, outcome.spent_tokens) == ("completed", 10)
+        assert looks == ["It is fixed."] * 2
 
 
 @on_loop

@@ -269,8 +269,10 @@ class Visitor(Generic[S]):
 
         A task group of Python 3.11 may leave one behind, so this alone does not mean that the caller was cancelled.
         """
-        if not block.cancels or block.task is None:
+        if block.task is None:
             return False
+        if not block.cancels:
+            return block.task.cancelling() > 0
         with suppress(asyncio.CancelledError):
             await asyncio.sleep(0)  # the block may have ended before the cancellation arrived
         left = [block.task.uncancel() for _ in range(block.cancels)]

@@ -25,7 +25,7 @@ from pausepoint.gate.freezer import Freezer, note_commands, record_of, records
 from pausepoint.gate.gates import BACKGROUND, CALL, PROMPT, SAID, Gate, charge, folded
 from pausepoint.gate.reports import FOLLOWING, SCRIPT, AgentFacts, Report
 from pausepoint.gate.sockets import GateSocket
-from pausepoint.gate.transcripts import Words, interrupted_since, tokens_in, transcript_of, words_in
+from pausepoint.gate.transcripts import Words, interrupted_since, lacks, tokens_in, transcript_of, words_in
 from pausepoint.gate.warden import Process, look
 from pausepoint.gate.where import branch_of, terminal_of
 from pausepoint.model.approvals import ApprovalPart, line_of
@@ -43,6 +43,9 @@ LOOK_EVERY = 2.0
 
 NOTICE = 0.2
 """Seconds until calls in flight notice that the server must end."""
+
+WRITTEN_WITHIN = 5.0
+"""Seconds until an agent that ends has written its last answer into its transcript, with what it used for it."""
 
 HELD = (Status.PAUSED, Status.PAUSING, Status.WAITING, Status.SLEEPING)
 BY = "gate"
@@ -241,6 +244,8 @@ class _Guest:
     async def _turn(self) -> bool:
         """Visit the session until the agent rests. Return whether the agent has ended and its session says so."""
         gate = self.gate
+        if self.engine.ending:
+            return False  # each visit would be stopped at once; the next server goes on
         try:
             if gate.is_closed or not await self._is_open():
                 return gate.ended.is_set()
@@ -314,10 +319,21 @@ class _Guest:
         """Record what the agent has used since the last turn, by the sum in its transcript."""
         if not self.gate.transcript:
             return
+        if self.gate.ended.is_set():
+            await self._until_whole()
         total = await in_thread(tokens_in, Path(self.gate.transcript))
         known = (await self.engine.session(self.session_id).info()).spent_tokens
         if total > known:
             await ctx.do(charge, 0.0, total - known, key=f"until {total}")
+
+    async def _until_whole(self) -> None:
+        """Wait until the transcript has the last answer of an agent that ends. A process that has ended writes none."""
+        gate, path, last = self.gate, Path(self.gate.transcript), self.gate.closing or self.latest
+        limit = time.monotonic() + WRITTEN_WITHIN
+        while last and time.monotonic() < limit and await in_thread(lacks, path, last):
+            if not _is_alive(self.agent.pid, gate.process):
+                return
+            await asyncio.sleep(NOTICE)
 
     async def note_words(self, ctx: Context) -> None:
         """Record what the agent was told and said, and what its tools returned, since the last time."""

@@ -15,7 +15,7 @@ MOST = 1_000
 """The most sub-agents that are read."""
 
 TAIL = 64 * 1024
-"""The bytes at the end of a transcript that tell whether the agent was interrupted."""
+"""The bytes at the end of a transcript that tell whether the agent was interrupted, and what it said last."""
 
 INTERRUPTED = "[Request interrupted by user"
 """How the last message of an interrupted agent begins."""
@@ -142,12 +142,26 @@ def interrupted_since(path: Path, moment: float) -> bool:
 
     No hook reports that. A file that cannot be read says no.
     """
+    return _is_interruption(_tail(path), moment)
+
+
+def lacks(path: Path, text: str) -> bool:
+    """Return whether the end of a transcript does not have this text of the model. A file that cannot be read says no.
+
+    Claude Code writes its transcript after its hooks have run.
+    """
+    lines = _tail(path)
+    return bool(lines) and all(Words(text, "") not in _spoken(line, 0) for line in lines)
+
+
+def _tail(path: Path) -> list[bytes]:
+    """Return the last lines of a transcript. The first may be a part of one."""
     with suppress(OSError):
         if S_ISREG(path.stat().st_mode):
             with path.open("rb") as file:
                 file.seek(max(path.stat().st_size - TAIL, 0))
-                return _is_interruption(file.read(TAIL).split(b"\n"), moment)
-    return False
+                return file.read(TAIL).split(b"\n")
+    return []
 
 
 def _is_interruption(lines: list[bytes], moment: float) -> bool:
