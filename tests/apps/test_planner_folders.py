@@ -131,7 +131,7 @@ def test_a_file_of_a_folder_is_a_chapter_with_the_title_of_its_text_or_its_metad
         "01-start.md": chapter("Eels"), "02-two.md": f"# One\n\n{WORDS}\n# Two\n\n{WORDS}",
         "03.md": f'---\ntitle: "Of rivers"\nweight: 3\n---\n\n{WORDS}\n## Deep\n\n{WORDS}',
         "04-long_eels.txt": WORDS * 3, "05.md": chapter("Indexes"), "06.md": chapter("Exercises"),
-        "07.md": chapter("Exercises") + WORDS, "08.md": "# Not yet\n", "LICENSE.md": chapter("License"),
+        "07.md": chapter("Exercises") + WORDS, "08.md": "# Not yet\n\nComing soon.\n", "LICENSE.md": chapter("License"),
     })  # fmt: skip
     uploads, notes = folders.expanded([Upload(path=folder, course_ids=["calc2"])])
     document = run(engine, uploads=uploads)
@@ -142,6 +142,27 @@ def test_a_file_of_a_folder_is_a_chapter_with_the_title_of_its_text_or_its_metad
     assert [(each.filename, each.why) for each in document.ingestion_state.set_aside] == [
         ("08.md", "next to no text"), ("LICENSE.md", "licence or copyright"),
     ]  # fmt: skip
+
+
+def test_a_row_names_a_chapter_of_a_folder_by_its_title_and_not_by_its_file(
+    engine: BlockingEngine, tmp_path: Path
+) -> None:
+    folder = written(tmp_path / "notes", {"01-sets.md": chapter("Sets"), "02-maps.md": chapter("Maps")})
+    uploads, _ = folders.expanded([Upload(path=folder, course_ids=["calc2"])])
+    tasks = [row.task_description for row in run(engine, uploads=uploads).planning_state.plan_rows]
+    assert any("Study Sets, “More of it”; Maps, “More of it”" in task for task in tasks), tasks
+    assert not any("01-sets" in task for task in tasks)
+
+
+def test_chapters_of_a_few_words_are_studied_if_their_folder_has_no_others(
+    engine: BlockingEngine, tmp_path: Path
+) -> None:
+    texts = {"a.md": "# Sets\n\nA set has members.\n", "b.md": "# Maps\n\nA map has values.\n", "c.md": "# Later\n"}
+    uploads, _ = folders.expanded([Upload(path=written(tmp_path / "notes", texts), course_ids=["calc2"])])
+    state = run(engine, uploads=uploads).ingestion_state
+    topics = [each.topic for each in state.course_topic_evidence if each.course_id == "calc2"]
+    assert topics == ["Sets", "Maps"]
+    assert [(each.filename, each.why) for each in state.set_aside] == [("c.md", "next to no text")]
 
 
 def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -39,6 +39,7 @@ _ROMANS = ("I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X")
 SCAN = 3
 """From so many pages without text on, a file counts as read in part. Fewer are covers and figures."""
 
+NO_TEXT = "next to no text"
 OCR = "run OCR first, for example with ocrmypdf, and add the result"
 
 
@@ -174,6 +175,15 @@ def book_of(
     book.topics = _told_apart(_worth(book.topics))
     maker.put_aside("Pages without text", book.scanned, f"no text; {OCR}" if book.unread else "a picture without text")
     return book
+
+
+def put_stubs_aside(files: Mapping[str, Book]) -> None:
+    """Set the chapters with next to no text aside, unless no chapter of the book has more. The keys are file names."""
+    longest = max((topic.words for book in files.values() for topic in book.topics), default=0)
+    for filename, book in files.items():
+        if longest >= A_FEW_WORDS > sum(topic.words for topic in book.topics):
+            book.set_aside += [SetAside(filename=filename, title=each.title, why=NO_TEXT) for each in book.topics]
+            book.topics = []
 
 
 def spans(pages: Iterable[int]) -> str:
@@ -314,7 +324,7 @@ class _Maker:
         """Make one topic of the file, which is a chapter of a book."""
         node = _named_by_first(roots) or _Node(title, "", "plain", -1, "heading", [], list(roots))
         node.own[:0] = before
-        why = aside(node.title, float(is_last)) or ("" if node.words >= A_FEW_WORDS else "next to no text")
+        why = aside(node.title, float(is_last)) or ("" if node.words else NO_TEXT)
         if why:
             self.put_aside(node.title, _pages(node.every()) or [0], why)
             return

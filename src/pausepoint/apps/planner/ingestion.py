@@ -14,7 +14,7 @@ from typing import Any
 from pausepoint import Context, Retry
 from pausepoint.apps import model
 from pausepoint.apps.planner import materials, names, study
-from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged
+from pausepoint.apps.planner.chapters import Book, Topic, book_of, merged, put_stubs_aside
 from pausepoint.apps.planner.excerpts import Texts
 from pausepoint.apps.planner.headings import is_generic
 from pausepoint.apps.planner.materials import MARKDOWN, PDF, RST, Bookmark
@@ -31,7 +31,7 @@ from pausepoint.apps.planner.models import (
 )
 from pausepoint.apps.planner.reader import Reader
 from pausepoint.apps.planner.roles import Sheet, sheet_of, with_sheets
-from pausepoint.apps.planner.titles import names_of, title_of_name
+from pausepoint.apps.planner.titles import names_of, short, title_of_name
 from pausepoint.apps.planner.topics import Findings, findings
 from pausepoint.apps.words import many
 from pausepoint.model import Chunk, Chunked
@@ -59,17 +59,21 @@ async def ingest(payload: IngestionPayload, ctx: Context) -> IngestionState:
     found = IngestionState()
     books: dict[str, Book] = {}
     sheets: dict[str, Sheet] = {}
+    outlines: dict[str, list[Bookmark]] = {}
     for file_id, file in payload.file_registry.items():
-        read, bookmarks = await _read(file_id, file, ctx)
+        read, outlines[file_id] = await _read(file_id, file, ctx)
         pieces = {f"{file_id}:{index}": each for index, each in read.done.items()}
         books[file_id] = book_of(pieces, file.filename, file.content_type == PDF, **_place(file, payload.file_registry))
         found.files[file_id] = _progress(read, books[file_id])
         _report(file_id, file, found.files[file_id], ctx)
         if file.role != "book":
             sheets[file_id] = await sheet_of(file_id, file, pieces, ctx)
-            continue
+    studied = {file_id: file for file_id, file in payload.file_registry.items() if file_id not in sheets}
+    for name in {file.book: None for file in studied.values() if file.book}:
+        put_stubs_aside({file.filename: books[file_id] for file_id, file in studied.items() if file.book == name})
+    for file_id, file in studied.items():
         found.set_aside += books[file_id].set_aside
-        texts = Texts(ctx, file_id, file.content_type, bookmarks)
+        texts = Texts(ctx, file_id, file.content_type, outlines[file_id])
         found.warnings += await _ask(file, books[file_id].topics, texts, ctx)
     found.course_topic_evidence, notes = gathered(payload, found.files, books, sheets)
     for note in notes:
@@ -234,11 +238,13 @@ def _evidence(
 ) -> Evidence:  # fmt: skip
     sources = list(dict.fromkeys(chunk.rpartition(":")[0] for chunk in topic.chunks))
     names = [mine[file_id].filename for file_id in sources]
+    chapters = {mine[each].filename: short(topic.title) for each in sources if mine[each].book
+                and mine[each].role == "book"}  # fmt: skip
     measure = Measure(
         pages=topic.pages, words=topic.words, signs=topic.signs, tasks=topic.tasks, basis=topic.basis, filenames=names,
         exams=topic.exams, asked=topic.asked,
         missing=_missing((files[file_id], books[file_id]) for file_id in sources), sections=topic.sections,
-        titles={name: titles[name] for name in names if name in titles},
+        titles={name: titles[name] for name in names if name in titles} | chapters,
     )  # fmt: skip
     return Evidence(
         course_id=course.course_id, topic=topic.title, evidence_summary=_summary(topic, names), source_files=sources,

@@ -79,7 +79,7 @@ async def collect(
 def joined(before: FileEntry | None, entry: FileEntry, upload: Upload, content: Path | bytes) -> FileEntry:
     """Return a registry entry that also covers the courses of this upload. A file keeps its first name and book.
 
-    A chapter of a book has no title of its own here: its topic has it.
+    A chapter of a folder has no title here: rows of the plan name it as its topic.
     """
     named = before
     if named is None:
