@@ -16,14 +16,13 @@ import msgspec
 
 from pausepoint.clock import LATEST
 from pausepoint.definition.artifacts import unfit_file
-from pausepoint.engine.base import check_texts
 from pausepoint.errors import FolderRefused, PausepointError
 from pausepoint.log import events as history
 from pausepoint.log.replay import EventBody, KeyBody, Origin, WaitBody, body_of, fold
 from pausepoint.log.state import Blob
 from pausepoint.log.trail import PublishedFile, Trail
 from pausepoint.model.files import file_facts, is_hash, unfit_facts
-from pausepoint.model.ids import is_session_id, shortened
+from pausepoint.model.ids import check_texts, is_session_id, shortened
 from pausepoint.model.questions import about
 from pausepoint.model.queues import check_priority, check_queue
 from pausepoint.model.records import Record, SignalRecord, first_digest, rechained, resealed

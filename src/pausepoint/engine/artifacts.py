@@ -26,7 +26,7 @@ from pausepoint.artifacts.status import (
 )
 from pausepoint.definition.artifacts import OWN, check_inside
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service
 from pausepoint.engine.contents import UnheldSession, Version, content_of, no_artifacts
 from pausepoint.engine.events import event_commit
 from pausepoint.engine.queries import Queries
@@ -48,7 +48,7 @@ from pausepoint.log.state import Blobs
 from pausepoint.log.telemetry import log_line
 from pausepoint.log.trail import Adopted, Trail
 from pausepoint.model.commits import NewSession
-from pausepoint.model.ids import SessionId, check_session_id, shortened
+from pausepoint.model.ids import SessionId, check_session_id, check_texts, shortened
 from pausepoint.model.sessions import SessionRow, Status
 from pausepoint.model.views import Stale
 from pausepoint.threads import in_thread

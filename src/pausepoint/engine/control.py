@@ -16,7 +16,7 @@ from pausepoint.definition.steps import as_names
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine import flags
 from pausepoint.engine.artifacts import Artifacts
-from pausepoint.engine.base import Service, check_owner, check_texts, owned, tags_of
+from pausepoint.engine.base import Service, check_owner, owned, tags_of
 from pausepoint.engine.creation import budget_of, encoded_input, given_input
 from pausepoint.engine.events import append_event
 from pausepoint.engine.guests import Visitor, cannot_start, guest_visit, not_driven, resume_guest
@@ -39,7 +39,7 @@ from pausepoint.errors import (
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.budgets import Allowance, Amount, allowance_of
 from pausepoint.model.commits import NewSession
-from pausepoint.model.ids import SessionId, check_session_id, new_session_id
+from pausepoint.model.ids import SessionId, check_session_id, check_texts, new_session_id
 from pausepoint.model.queues import turn_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Filter, SessionRow, Status

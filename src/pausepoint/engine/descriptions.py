@@ -15,10 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import check_texts
 from pausepoint.errors import DefinitionError, did_you_mean
 from pausepoint.log.replay import Line
-from pausepoint.model.ids import shortened
+from pausepoint.model.ids import check_texts, shortened
 from pausepoint.threads import in_thread
 
 if TYPE_CHECKING:

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from pausepoint.codec.values import encode
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service
 from pausepoint.errors import AlreadyRunning, EventRefused, HoldLost
 from pausepoint.log.replay import EventBody, to_payload
 from pausepoint.model.commits import Commit
 from pausepoint.model.events import ENGINE_EVENTS
+from pausepoint.model.ids import check_texts
 from pausepoint.model.records import seal
 from pausepoint.model.sessions import SessionRow
 

@@ -7,9 +7,8 @@ from datetime import datetime, timedelta
 from typing import TypeVar
 
 from pausepoint.clock import to_micros
-from pausepoint.engine.base import check_texts
 from pausepoint.errors import did_you_mean
-from pausepoint.model.ids import shortened
+from pausepoint.model.ids import check_texts, shortened
 from pausepoint.model.sessions import Filter, QuestionStatus, Status
 
 Statuses = Status | str | Iterable[Status | str] | None

@@ -17,7 +17,7 @@ import msgspec
 from pausepoint.clock import to_datetime
 from pausepoint.codec.values import encode
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import check_owner, check_texts, tags_of
+from pausepoint.engine.base import check_owner, tags_of
 from pausepoint.engine.children import Children
 from pausepoint.engine.creation import encoded_input
 from pausepoint.engine.descriptions import describe, is_described
@@ -37,7 +37,7 @@ from pausepoint.log.replay import EventBody, fold, limits_child, to_payload
 from pausepoint.log.telemetry import Watch
 from pausepoint.model.budgets import Allowance, Amount, allowance_of
 from pausepoint.model.commits import Commit, NewSession
-from pausepoint.model.ids import SessionId, check_session_id, new_session_id
+from pausepoint.model.ids import SessionId, check_session_id, check_texts, new_session_id
 from pausepoint.model.records import Record, seal
 from pausepoint.model.sessions import Pause, SessionRow, Status
 from pausepoint.runtime.driver import Run

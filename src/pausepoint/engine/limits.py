@@ -7,7 +7,8 @@ from datetime import timedelta
 from typing import Any
 
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_texts
+from pausepoint.engine.base import Service
+from pausepoint.model.ids import check_texts
 from pausepoint.model.limits import Limit, LimitKey, Scope, Slots, StoredLimit, check_limit, in_effect
 from pausepoint.model.queues import check_queue
 from pausepoint.model.views import LimitInfo, Listing, QueueInfo

@@ -11,12 +11,11 @@ from uuid import uuid4
 import msgspec
 
 from pausepoint.engine import flags
-from pausepoint.engine.base import Service, check_texts
-from pausepoint.engine.standstill import standstill
+from pausepoint.engine.base import Service, standstill
 from pausepoint.errors import CallRefused, DamagedRecord, UnknownSession
 from pausepoint.log.telemetry import log_line, log_pause_request
 from pausepoint.model.endings import is_over
-from pausepoint.model.ids import shortened
+from pausepoint.model.ids import check_texts, shortened
 from pausepoint.model.sessions import Filter, Pause, PauseMode, SessionRow, Status
 from pausepoint.model.views import Listing, SessionInfo, Working
 from pausepoint.runtime.inside import place

@@ -13,9 +13,8 @@ from msgspec.structs import replace
 from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_plain, decode
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, Until, check_strings, check_texts, check_until
+from pausepoint.engine.base import Service, Until, check_until, standing_pause
 from pausepoint.engine.filters import Statuses, When, check_limit, filter_of
-from pausepoint.engine.standstill import standing_pause
 from pausepoint.errors import (
     AmbiguousSession,
     DamagedRecord,
@@ -31,7 +30,7 @@ from pausepoint.log.replay import KeyBody, Line, Origin, body_of, fold
 from pausepoint.log.state import State
 from pausepoint.log.versions import migrate_line
 from pausepoint.model.cursors import from_cursor, to_cursor
-from pausepoint.model.ids import KEPT, SessionId, is_session_id, shortened
+from pausepoint.model.ids import KEPT, SessionId, check_strings, check_texts, is_session_id, shortened
 from pausepoint.model.questions import Inquiry, Question, question_of
 from pausepoint.model.records import Record
 from pausepoint.model.sessions import Event, Filter, Level, Pause, QuestionStatus, SessionRow, Sort, Status

@@ -12,7 +12,7 @@ from pausepoint.clock import to_datetime
 from pausepoint.codec.values import as_json, as_plain, decode, encode
 from pausepoint.codec.walk import is_model
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_strings, check_texts
+from pausepoint.engine.base import Service
 from pausepoint.engine.creation import Opening
 from pausepoint.engine.filters import QuestionStatuses, check_limit, statuses_of
 from pausepoint.engine.guests import cannot_start
@@ -33,7 +33,7 @@ from pausepoint.errors import (
 from pausepoint.log.replay import Line
 from pausepoint.log.state import Blob, Inline
 from pausepoint.model.cursors import from_cursor, to_cursor
-from pausepoint.model.ids import KEPT, SessionId, check_session_id, shortened
+from pausepoint.model.ids import KEPT, SessionId, check_session_id, check_strings, check_texts, shortened
 from pausepoint.model.questions import (
     Answer,
     Answered,

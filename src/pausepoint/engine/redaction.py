@@ -36,6 +36,25 @@ from pausepoint.stores.base import Store
 TYPE = "session.redacted"
 
 
+class _Default:
+    """Stands for the field's own default."""
+
+
+DEFAULT = _Default()
+
+
+class Redaction(msgspec.Struct, frozen=True):
+    """The result of a redaction: the numbers of the redacted records and signals.
+
+    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process is reading the
+    database. `gc` erases them later.
+    """
+
+    records: tuple[int, ...]
+    signals: tuple[int, ...]
+    erased: bool
+
+
 class Taken(msgspec.Struct, frozen=True):
     """The content of a redaction's record. ``records`` are ranges: the first and the last number of each."""
 

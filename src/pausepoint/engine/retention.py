@@ -13,7 +13,7 @@ import msgspec
 from pausepoint.clock import to_micros
 from pausepoint.codec.values import encode
 from pausepoint.engine import redaction
-from pausepoint.engine.base import Service, check_strings, check_texts
+from pausepoint.engine.base import Service
 from pausepoint.engine.bulk_run import in_pages
 from pausepoint.engine.remembered import forget_notes
 from pausepoint.errors import (
@@ -32,7 +32,7 @@ from pausepoint.log.replay import body_of, fold
 from pausepoint.log.state import Change, Inline, State, stored
 from pausepoint.log.timeline import operation_of
 from pausepoint.model.files import file_facts
-from pausepoint.model.ids import SessionId, check_session_id, shortened
+from pausepoint.model.ids import SessionId, check_session_id, check_strings, check_texts, shortened
 from pausepoint.model.sessions import Filter, SessionRow, has_expired
 from pausepoint.model.stores import Removal, Tombstone
 from pausepoint.runtime.files import Files
@@ -52,12 +52,6 @@ QUESTIONS_KEPT_FOR = timedelta(days=7)
 BYTES = 2**20
 """The number of bytes given back to the file system in one transaction."""
 
-
-class _Default:
-    """Stands for the field's own default."""
-
-
-DEFAULT = _Default()
 
 _EMPTY = {b'"': b'""', b"[": b"[]", b"{": b"{}", b"t": b"false", b"f": b"false", b"n": b"null"} | {
     sign.encode(): b"0" for sign in "-0123456789"
@@ -94,18 +88,6 @@ class CleanUp(msgspec.Struct):
     strays: int = 0
     stray_bytes: int = 0
     unknown: list[str] = []
-
-
-class Redaction(msgspec.Struct, frozen=True):
-    """The result of a redaction: the numbers of the redacted records and signals.
-
-    ``erased`` is False if the old bytes may still be in the write-ahead log, because another process is reading the
-    database. `gc` erases them later.
-    """
-
-    records: tuple[int, ...]
-    signals: tuple[int, ...]
-    erased: bool
 
 
 class Retention:
@@ -281,10 +263,10 @@ class Retention:
     # redaction
 
     async def redact(
-        self, session_id: str, *, field: str | None = None, value: Any = DEFAULT, seq: int | None = None,
+        self, session_id: str, *, field: str | None = None, value: Any = redaction.DEFAULT, seq: int | None = None,
         signal: int | None = None, event: str | None = None, file: str | None = None, drawer: str | None = None,
         by: str | None = None, reason: str = "",
-    ) -> Redaction:  # fmt: skip
+    ) -> redaction.Redaction:  # fmt: skip
         """Permanently remove content from the store. The history still shows that it existed and who removed it."""
         self.service.check_open()
         check_texts(by=by, reason=reason)
@@ -296,7 +278,7 @@ class Retention:
         texts = {"field": field, "event": event, "file": file, "drawer": drawer}
         check_strings(**{name: text for name, text in texts.items() if text is not None})
 
-        async def attempt() -> Redaction:
+        async def attempt() -> redaction.Redaction:
             row = await self.service.row(session_id)
             where = (seq, signal) if event is None else await self._entry(row, event)
             if file is not None:
@@ -314,7 +296,7 @@ class Retention:
         seq: int | None,
         signal: int | None,
         taken: redaction.Taken,
-    ) -> Redaction:
+    ) -> redaction.Redaction:
         line = fold(await self.service.store.records(row.key, row.key_frame, row.seq))
         work = redaction.Work(row, line, redaction.Carriers(), taken)
         if field is not None:
@@ -333,7 +315,7 @@ class Retention:
         if work.files:
             await self._files(row)._forget(work.files)
         self.service.driver.on_change()
-        return Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.service.store.fold())
+        return redaction.Redaction(tuple(sorted(work.found.seqs)), work.signals, await self.service.store.fold())
 
     async def _entry(self, row: SessionRow, cursor: str) -> tuple[int | None, int | None]:
         """Return the record or signal that an event comes from: the later of the two in its cursor."""
@@ -379,7 +361,7 @@ class Retention:
 
     async def _emptied(self, state: State, name: str, value: Any) -> Change:
         """Return the change that empties a field that only an older version has, judging its type by its JSON."""
-        if value is not DEFAULT:
+        if value is not redaction.DEFAULT:
             return Change(name, "set", Inline(msgspec.Raw(encode(value, name, self.service.sizes))))
         if needed := state.needs([name]):
             state.provide(await self.service.store.blobs(needed))
@@ -390,7 +372,7 @@ class Retention:
     ) -> tuple[Change, ...]:
         """Return the validated changes that replace a field. For an older version, only the field itself is checked."""
         place, blobs = access.shape.fields[name], work.blobs
-        value = _default(access, name) if value is DEFAULT else place.check(value)
+        value = _default(access, name) if value is redaction.DEFAULT else place.check(value)
         changes: tuple[Change, ...] = (Change(name, "set", stored(_encoded(access, name, value), blobs)),)
         if not access.shape.needs_whole or work.row.version != access.workflow.version:
             return changes

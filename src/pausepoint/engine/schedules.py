@@ -19,7 +19,7 @@ from pausepoint.codec.values import as_plain
 from pausepoint.codec.values import decode as decoded
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine import cron as times
-from pausepoint.engine.base import Service, check_texts, tags_of
+from pausepoint.engine.base import Service, tags_of
 from pausepoint.engine.creation import encoded_input, given_input, named_fields
 from pausepoint.engine.guests import cannot_start
 from pausepoint.engine.pickup import Pickup
@@ -36,7 +36,7 @@ from pausepoint.errors import (
 )
 from pausepoint.log.telemetry import logger
 from pausepoint.model.commits import NewSession
-from pausepoint.model.ids import SessionId
+from pausepoint.model.ids import SessionId, check_texts
 from pausepoint.model.queues import turn_of
 from pausepoint.model.schedules import (
     LARGEST_INPUT,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from msgspec.structs import replace
 
-from pausepoint.engine.base import check_texts
+from pausepoint.engine.base import standstill
 from pausepoint.engine.bulk_run import (
     PAGE,
     BulkRun,
@@ -23,11 +23,10 @@ from pausepoint.engine.bulk_run import (
     skips_resume,
 )
 from pausepoint.engine.filters import filter_of
-from pausepoint.engine.standstill import standstill
 from pausepoint.errors import StoreClosed, VerbRefused
 from pausepoint.model.budgets import Amount
 from pausepoint.model.bulk import BulkItem, BulkReport
-from pausepoint.model.ids import check_session_id
+from pausepoint.model.ids import check_session_id, check_texts
 from pausepoint.model.sessions import Filter, PauseMode, SessionRow, Status
 from pausepoint.stores.found import Found
 from pausepoint.stores.remembered import current_each

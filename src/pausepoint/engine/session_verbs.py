@@ -10,8 +10,8 @@ from pausepoint.artifacts.status import ArtifactState
 from pausepoint.definition.workflow import Workflow
 from pausepoint.engine.base import Until, owned
 from pausepoint.engine.contents import Version
+from pausepoint.engine.redaction import DEFAULT, Redaction
 from pausepoint.engine.results import AGAIN
-from pausepoint.engine.retention import DEFAULT, Redaction
 from pausepoint.log.replay import Origin
 from pausepoint.model.sessions import Event, Pause, Status
 from pausepoint.model.stores import Tombstone

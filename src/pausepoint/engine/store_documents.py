@@ -25,7 +25,8 @@ from pausepoint.model.sessions import Status
 if TYPE_CHECKING:
     from pausepoint.engine.bundle import Bundle
     from pausepoint.engine.copies import Move
-    from pausepoint.engine.retention import CleanUp, Redaction
+    from pausepoint.engine.redaction import Redaction
+    from pausepoint.engine.retention import CleanUp
     from pausepoint.engine.verify import Verification
     from pausepoint.errors import DamagedRecord
     from pausepoint.model.bulk import BulkItem, BulkReport

@@ -18,7 +18,7 @@ import msgspec
 from pausepoint.codec.values import decode
 from pausepoint.definition.fields import Place
 from pausepoint.definition.workflow import Workflow
-from pausepoint.engine.base import Service, check_strings, check_texts
+from pausepoint.engine.base import Service
 from pausepoint.engine.contents import check_past
 from pausepoint.engine.creation import trail_for
 from pausepoint.engine.results import AGAIN, replaced
@@ -55,7 +55,7 @@ from pausepoint.log.trail import PublishedFile, Trail, Work
 from pausepoint.log.versions import DoesNotFit, fits, upgrade
 from pausepoint.model.commits import Commit, Facts, NewSession
 from pausepoint.model.files import file_facts
-from pausepoint.model.ids import KEPT, SessionId, shortened
+from pausepoint.model.ids import KEPT, SessionId, check_strings, check_texts, shortened
 from pausepoint.model.pauses import Paused
 from pausepoint.model.questions import Inquiry, QuestionRow
 from pausepoint.model.records import Record, RecordKind, first_digest, seal

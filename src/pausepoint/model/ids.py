@@ -1,4 +1,4 @@
-"""Session ids: short, random, safe as a file name."""
+"""Session ids: short, random, safe as a file name. And the checks of other names and texts from outside."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import random
 import re
 from typing import NewType, TypeGuard
 
-from pausepoint.errors import InvalidSessionId, WrongOwner
+from pausepoint.errors import InvalidSessionId, WrongOwner, error_text
 
 SessionId = NewType("SessionId", str)
 
@@ -95,3 +95,22 @@ def shortened(name: object) -> str:
     """
     shown = repr(name)
     return shown if len(shown) <= SHOWN else f"{shown[:SHOWN]}…"
+
+
+def check_strings(**given: object) -> None:
+    """Check that ids and cursors are strings. Raises `TypeError`."""
+    for name, value in given.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{name} must be a string, not {type(value).__name__}: {shortened(value)}.")
+
+
+def check_texts(**given: object) -> None:
+    """Check that names and reasons are strings that can be stored. Raises `TypeError` or `ValueError`."""
+    for name, value in given.items():
+        if value is None or value == "":
+            continue
+        check_strings(**{name: value})
+        if error_text(ValueError(value)) != value:
+            raise ValueError(
+                f"{name} must be a string of at most 10,000 characters that can be encoded as UTF-8: {value!r:.60}."
+            )

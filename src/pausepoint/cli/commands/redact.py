@@ -16,7 +16,7 @@ from pausepoint.errors import PausepointError
 
 if TYPE_CHECKING:
     from pausepoint.definition.workflow import Workflow
-    from pausepoint.engine.retention import Redaction
+    from pausepoint.engine.redaction import Redaction
 
 
 @click.command()
