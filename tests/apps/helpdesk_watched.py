@@ -58,7 +58,9 @@ def warm_up() -> None:
         start = Start(f"{folder}/x.db", Path(folder))
         desk = Desk(shop=Path(folder, "shop.db"), now=datetime(2030, 3, 4, 9, tzinfo=UTC))
         talk = Talk(start, "warm", desk, None, "test")
-        asyncio.run(played(talk, ["change the address", "cancel", "bye"], whole=True))
+        asyncio.run(
+            played(talk, ["change the address", "A-1002", "Harbour Road 7", "24105 Kiel", "cancel", "bye"], whole=True)
+        )
 
 
 def job(args: list[str], **place: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -53,52 +54,50 @@ def of_all(
 
 
 @pytest.mark.long
-@of_all("point", lambda app: [((point,), items) for point, items in app.kills.items()])
-def test_a_kill_costs_only_what_was_in_flight(session: App, point: str, undisturbed: Undisturbed) -> None:
-    session.start(at=point)
-    session.check_killed(point)
-    session.check_resumed(point, session.run_again())
-    session.check_cost(point)
+@of_all("turns", lambda app: [((turns,), app.killed) for turns in app.kills])
+def test_a_kill_costs_only_what_was_in_flight(session: App, turns: str, undisturbed: Undisturbed) -> None:
+    """One process after another of a session is killed, each at another point."""
+    points = session.kills[turns]
+    session.start(at=points[0])
+    for point, following in pairwise([*points, ""]):
+        session.check_killed(point)
+        session.check_resumed(point, following, session.run_again(at=following))
+    session.check_cost(*points)
     assert session.result() == undisturbed(type(session))
 
 
 @pytest.mark.long
-@of_all("", lambda app: [((), ())])
-def test_a_session_that_is_killed_again_and_again_comes_to_the_same_end(session: App, undisturbed: Undisturbed) -> None:
-    first, *others = session.turns
-    session.start(at=first)
-    for point in others:
-        session.resume(at=point)
-    session.resume()
-    session.check_cost(*session.turns)
-    assert session.result() == undisturbed(type(session))
-
-
-@pytest.mark.long
-@of_all("point by", lambda app: [((point, by), ()) for point, by in app.interrupts])
-def test_an_interrupt_finishes_what_runs(session: App, point: str, by: str, undisturbed: Undisturbed) -> None:
-    session.check_interrupted(point, by, session.start(at=point, by=signal.Signals[by]))
-    session.resume()
+@of_all("turns", lambda app: [((turns,), ()) for turns in app.interrupts])
+def test_an_interrupt_finishes_what_runs(session: App, turns: str, undisturbed: Undisturbed) -> None:
+    """One process after another of a session is interrupted, each at another point."""
+    first, *others = points = session.interrupts[turns]
+    said = session.start(at=first[0], by=signal.Signals[first[1]])
+    for (point, by), (following, its) in pairwise([first, *others, ("", "SIGKILL")]):
+        session.check_interrupted(point, by, said)
+        said = session.resume(at=following, by=signal.Signals[its])
     again = session.calls - session.once
     assert session.once <= session.calls
-    assert set(again) <= session.repeatable(point)
-    assert again.total() <= 1
+    assert set(again) <= {call for point, _ in points for call in session.repeatable(point)}
+    assert again.total() <= len(points)
     assert session.result() == undisturbed(type(session))
 
 
 @pytest.mark.long
-@of_all("point", lambda app: [((point,), items) for point, items in app.pauses.items()])
+@of_all("turns", lambda app: [((turns,), app.paused) for turns in app.pauses])
 def test_a_pause_from_another_process_finishes_what_runs_and_starts_nothing(
-    session: App, point: str, undisturbed: Undisturbed
+    session: App, turns: str, undisturbed: Undisturbed
 ) -> None:
-    child = session.hold(point)
-    session.pause()
-    session.release()
-    is_late = point == session.last
-    said = session.ends(child, 0 if is_late else 3)
-    if not is_late:
-        assert "lunch" in said
-        session.check_paused(point, said)
-    session.resume()  # changes nothing if the pause came too late
+    """A session is paused at one point after another."""
+    points = session.pauses[turns]
+    for number, point in enumerate(points):
+        child = session.hold(point, is_paused=number > 0)
+        session.pause()
+        session.release()
+        is_late = point == session.last
+        said = session.ends(child, 0 if is_late else 3)
+        if not is_late:
+            assert "lunch" in said
+            session.check_paused(point, said)
+    session.resume()  # changes nothing if the last pause came too late
     assert session.calls == session.once, "nothing is done twice"
     assert session.result() == undisturbed(type(session))

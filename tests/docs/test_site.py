@@ -26,6 +26,8 @@ from tools import site
 
 SECTIONS = ["Start here", "How to", "Concepts", "Reference", "Operations", "Why", "Decisions", "For contributors"]
 WIDTHS = (1280, 390)
+SEEN = ("index", "readme", "concepts", "cli", "benchmarks", "decisions/index")
+"""The pages that a browser opens."""
 
 
 def built(folder: Path) -> Path:
@@ -120,10 +122,13 @@ def check_in_browser(folder: Path) -> None:
     wide: list[str] = []
     with served(folder) as address, chromium() as browser:
         for width in WIDTHS:
-            page = browser.new_context(viewport={"width": width, "height": 800}).new_page()
-            page.on("request", lambda request: asked.append(request.url))
-            for name in ("index", "readme", "concepts", "cli", "benchmarks", "decisions/index"):
-                page.goto(f"{address}/{name}.html", wait_until="networkidle")
+            context = browser.new_context(viewport={"width": width, "height": 800})
+            context.on("request", lambda request: asked.append(request.url))
+            opened = {name: context.new_page() for name in SEEN}
+            for name, page in opened.items():
+                page.goto(f"{address}/{name}.html", wait_until="commit")
+            for name, page in opened.items():  # all of them become quiet at the same time
+                page.wait_for_load_state("networkidle")
                 if page.evaluate("document.documentElement.scrollWidth > window.innerWidth"):
                     wide.append(f"{name} at {width}")
         assert len(asked) > 10

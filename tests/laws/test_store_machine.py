@@ -561,8 +561,9 @@ def deaths(verb: str) -> list[list[Act]]:
 
 
 def play_all(histories: list[list[Act]]) -> None:
-    for history in histories:
-        play(WholeStoreMachine(), history)
+    """Play histories that differ in their last rule only: what comes before it is checked once."""
+    for number, history in enumerate(histories):
+        play(WholeStoreMachine(), history, unchecked=len(history) - 1 if number else 0)
 
 
 @pytest.mark.long

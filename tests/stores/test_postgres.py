@@ -17,6 +17,7 @@ from pausepoint.testing.suite.commits import CommitTests
 from pausepoint.testing.suite.concurrency import Arena
 from pausepoint.testing.suite.standing_pause import StopTests
 from tests.stores.damaged_questions import DAMAGE, reap_beside_a_damaged_question
+from tests.support.dictstore import Data
 from tests.support.dictstore.reference import DictReference
 from tests.support.postgres import schema_of, sql
 
@@ -64,9 +65,25 @@ class TestPostgresBehindAPooler(OnPostgres, CommitTests, StopTests, ChangeTests)
     options = "&prepare=off"
 
 
+@pytest.fixture(scope="module")
+def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
+    """Two engines for all tests. New ones take a sixth of a second, and the server plans their statements again."""
+    suite = TestPostgresAtTheSameTime()
+    suite.kept = Data()
+    with (
+        schema_of() as suite.url,
+        suite.arena_in(Place(suite.make_store, tmp_path_factory.mktemp("arena"))) as arena,
+    ):
+        yield arena
+
+
 @pytest.mark.long
 class TestPostgresAtTheSameTime(OnPostgres, DictReference, ConcurrencySuite):
     interleavings = 1
+
+    @pytest.fixture
+    def arena(self, opened: Arena) -> Arena:
+        return opened
 
     def watch(self, store: Store, reached: Callable[[], None]) -> None:
         assert isinstance(store, PostgresStore)

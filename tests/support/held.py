@@ -57,6 +57,7 @@ def passed(point: str) -> None:
     if point != os.environ["HELD_AT"]:
         return
     if by := os.environ["HELD_BY"]:
+        sys.stdout.flush()  # a killed process would take with it what it printed
         os.kill(os.getpid(), signal.Signals[by])
         return
     with open(folder / "reached", "w") as pipe:

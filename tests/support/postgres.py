@@ -50,6 +50,16 @@ def _one_at_a_time() -> Iterator[None]:
 _free: dict[str, list[str]] = defaultdict(list)
 """Schemas of a server that no test of this process uses. Creating one takes much longer than deleting its rows."""
 
+_cleaners: dict[tuple[int, str], psycopg.Connection[Any]] = {}
+"""The connections that delete rows, by the id of the process and the server. Making one takes longer than the rest."""
+
+
+@atexit.register
+def _disconnect() -> None:
+    for (process, _), connection in _cleaners.items():
+        if process == os.getpid():
+            connection.close()
+
 
 @atexit.register
 def _drop_schemas() -> None:
@@ -76,14 +86,26 @@ def schema_of(url: str | None = None, *, new: bool = False) -> Iterator[str]:
 
 def _emptied(url: str, name: str) -> bool:
     """Delete all rows of a schema. Return False if it does not exist."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        rows = connection.execute(
-            "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind = 'r'"
-            " AND c.relname <> 'store'",
-            (name,),
-        ).fetchall()
-        connection.execute(";".join(f'DELETE FROM "{name}"."{table}"' for (table,) in rows))
+    connection = _cleaners.get((os.getpid(), url))
+    if connection is None or not _answers(connection):
+        connection = _cleaners[os.getpid(), url] = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+    rows = connection.execute(
+        "SELECT c.relname FROM pg_class AS c WHERE c.relnamespace = to_regnamespace(%s) AND c.relkind = 'r'"
+        " AND c.relname <> 'store'",
+        (name,),
+    ).fetchall()
+    connection.execute(";".join(f'DELETE FROM "{name}"."{table}"' for (table,) in rows))
     return bool(rows)
+
+
+def _answers(connection: psycopg.Connection[Any]) -> bool:
+    """Return whether a connection still works: tests end those of their server."""
+    try:
+        connection.execute("SELECT")
+    except psycopg.OperationalError:
+        connection.close()
+        return False
+    return True
 
 
 def sql(url: str, statement: str, *values: object) -> list[tuple[Any, ...]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 from decimal import Decimal
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from pausepoint.apps.memo.models import FactKind
@@ -94,12 +95,19 @@ def facts(text: str, names: Collection[str] = ()) -> list[Fact]:
     >>> [fact.text for fact in facts("In March 2029 Ada Moss sold 1,200 panels for $4.2 million.")]
     ['March 2029', '1,200', '$4.2 million', 'Ada Moss']
     """
-    dates, rest = _dates(text)
-    relative, rest = _relative(rest)
+    figures, rest = _figures(text)
     known: dict[object, Fact] = {}
-    for fact in (*dates, *relative, *_numbers(_in_digits(rest)), *_names(rest, names)):
+    for fact in (*figures, *_names(rest, names)):
         known.setdefault((fact.kind, fact.value, fact.hedge), fact)
     return list(known.values())
+
+
+@lru_cache(maxsize=1000)
+def _figures(text: str) -> tuple[tuple[Fact, ...], str]:
+    """Return the numbers and dates, and the text without them. The checks ask for those of a passage many times."""
+    dates, rest = _dates(text)
+    relative, rest = _relative(rest)
+    return (*dates, *relative, *_numbers(_in_digits(rest))), rest
 
 
 def _dates(text: str) -> tuple[list[Fact], str]:

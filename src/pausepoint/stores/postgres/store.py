@@ -127,14 +127,15 @@ class PostgresStore(Reads, Notes, Upkeep):
                 f"The store {self.path} was opened before and cannot be opened again. Create another PostgresStore."
             )
         self._forks = _forks[-1]
-        self._uuid, lock_file = await asyncio.to_thread(schema.prepare, self._place)
-        self._files = await asyncio.to_thread(files_in, self._place, self._uuid)
+        (self._uuid, lock_file), connection = await asyncio.to_thread(schema.prepare, self._place)
         channel = f"pausepoint_{self._uuid}"
         self._engine = OwnEngine(self._clock, lock_file, self._drives)
-        self._writer = Writer(self._place, self._engine, channel, lambda: self.reached())
+        self._writer = Writer(self._place, self._engine, channel, lambda: self.reached(), connection)
         self._reader = Reader(self._place, self._engine, lambda: self.reached())
         self._watch: Watch | None = None
+        self._files = None
         try:
+            self._files = await asyncio.to_thread(files_in, self._place, self._uuid)
             await self._writer.do(lambda connection: self._engine.become(self._engine.enrol(connection)))
             await self._writer.do(self._end_cancelled)
         except BaseException:

@@ -28,13 +28,18 @@ WorkT = TypeVar("WorkT")
 class Link:
     """A connection that is made when it is needed, and again after it was lost.
 
-    ``failure`` is the error of the last attempt to connect, unless it succeeded.
+    ``first`` is a connection that exists already. ``failure`` is the error of the last attempt to connect, unless it
+    succeeded.
     """
 
-    def __init__(self, place: Place, reached: Callable[[], None], use: Use) -> None:
+    def __init__(
+        self, place: Place, reached: Callable[[], None], use: Use, first: Connection | None = None
+    ) -> None:  # fmt: skip
         self._place, self._use = place, use
         self._reached = reached
-        self._connection: Connection | None = None
+        self._connection = first
+        if first is not None:
+            first.reached = reached
         self.failure: psycopg.Error | None = None
 
     @property

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -45,6 +47,7 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._link = Link(place, lambda: None, LEASED)
         self._stop = threading.Event()
+        self._bell, self._rings = socket.socketpair()  # a byte in `_rings` ends a wait for notifications
         self._listens = self._fails = False
         self._told: set[int] = set()  # the sessions that notifications name
         self._anything = True  # anything may have changed
@@ -59,6 +62,7 @@ class Watch:
 
     async def stop(self) -> None:
         self._stop.set()
+        self._ring()
         await asyncio.to_thread(self._thread.join)
 
     def _run(self) -> None:
@@ -75,6 +79,13 @@ class Watch:
                 self._anything = True  # a notification may be lost
                 self._stop.wait(min(self._poll, 0.5))
         self._link.drop()
+        self._bell.close()
+        self._rings.close()
+
+    def _ring(self) -> None:
+        """Let the thread look at once whether it has to do something. May be called in any thread."""
+        with suppress(OSError):  # the thread has ended
+            self._bell.send(b"!")
 
     def _report(self, exc: Exception) -> None:
         """Log the first error of an outage."""
@@ -98,7 +109,7 @@ class Watch:
             self._listens = True
         end = time.monotonic() + seconds
         while not self._stop.is_set() and (left := end - time.monotonic()) > 0:
-            found = list(connection.raw.notifies(timeout=min(left, 0.1), stop_after=1))
+            found = list(connection.raw.notifies(timeout=0))
             notices = [each for each in found if each.pid != self._engine.backend]
             for notice in notices:
                 keys = keys_of(notice.payload)
@@ -109,6 +120,13 @@ class Watch:
                 return
             if self._anything:
                 return  # this engine has another lease
+            if found:
+                continue
+            waits = select.poll()
+            for readable in (connection.raw, self._rings):
+                waits.register(readable, select.POLLIN)
+            if any(number == self._rings.fileno() for number, _ in waits.poll(left * 1000)):
+                self._rings.recv(64)
 
     def _look(self) -> None:
         connection = self._link.connection
@@ -166,3 +184,4 @@ class Watch:
         if self._engine.number == self._lost:
             self._lost = 0  # the writer could not get another lease; the next beat asks it again
         self._anything = self.news = True
+        self._ring()

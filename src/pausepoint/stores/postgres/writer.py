@@ -74,11 +74,13 @@ class Work(msgspec.Struct, eq=False):
 
 
 class Writer:
-    """Runs the writes of one store, in the order in which they were submitted."""
+    """Runs the writes of one store, in the order in which they were submitted. ``first`` is its first connection."""
 
-    def __init__(self, place: Place, engine: OwnEngine, channel: str, reached: Callable[[], None]) -> None:
+    def __init__(
+        self, place: Place, engine: OwnEngine, channel: str, reached: Callable[[], None], first: Connection
+    ) -> None:  # fmt: skip
         self._place, self._engine, self._channel = place, engine, channel
-        self._link = Link(place, reached, WRITES)
+        self._link = Link(place, reached, WRITES, first)
         self._marked: int | None = None
         self._attempts = 0  # those whose connection was lost before they had an effect
         self._thread: Thread[Work] = Thread("writer", self._serve, self._link.drop)

@@ -111,7 +111,10 @@ class Trial(NamedTuple):
 
 
 class Arena:
-    """Two engines on one store, and two on the reference store. Use it as a context manager."""
+    """Two engines on one store, and two on the reference store. Use it as a context manager.
+
+    Entering an open arena again does nothing, so that several tests can share one.
+    """
 
     def __init__(
         self, make_store: Callable[[], Store], make_reference: Callable[[], Store], clock: ManualClock,
@@ -123,8 +126,12 @@ class Arena:
         self._watch = watch
         self._runs = itertools.count(1)
         self._turnstile: Turnstile | None = None
+        self._depth = 0
 
     def __enter__(self) -> Self:
+        self._depth += 1
+        if self._depth > 1:
+            return self
         self._lanes = {letter: Lane(letter) for letter in LETTERS}
         self._stores = {letter: self._open(letter, self._make_store()) for letter in LETTERS}
         self._references = {letter: self._open(letter, self._make_reference()) for letter in LETTERS}
@@ -143,6 +150,9 @@ class Arena:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._depth -= 1
+        if self._depth:
+            return
         for letter, lane in self._lanes.items():
             for store in (self._stores[letter], self._references[letter]):
                 with suppress(TimeoutError):  # a call that hangs was reported before
