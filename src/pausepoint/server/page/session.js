@@ -37,7 +37,7 @@ export const topics = ({ path }) => [`session:${path[1]}`];
 
 let kept = {}, sums = {}, due = null;  // what changes only with the session's mark; its totals; the next reading
 
-// A page of visits: the last ones, those before a record, or those from a visit on. A visit that does not exist is told.
+// Read a page of visits: the last ones, those before a record, or those from a visit on. If that visit does not exist, `missed` says so.
 async function paged(base, before, from) {
   const read = (query) => get(base + '/spans', { ...query, limit: ROWS });
   if (!from) return { spans: (await read({ before })).spans };
