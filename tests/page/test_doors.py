@@ -1,4 +1,4 @@
-"""The doors of a session: start it with a form, find it by date, export, redact and delete it."""
+"""The doors of a session: start it with a form, find it by date, compare, export, import, redact and delete it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pausepoint import Artifact, Engine, Workflow, step
 from tests.page import checks
 from tests.page.exhibit import digest
 from tests.page.kit import NETWORK, SESSIONS, Person, Screen, eventually, session, visit
-from tests.server.kit import Served, served
+from tests.server.kit import Served, brief, served
 
 
 class Tone(Enum):
@@ -81,7 +81,7 @@ START = Screen("/start", "Start a session")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path, workflows=(everything, letter, digest)) as one:
+    with served(tmp_path, workflows=(everything, letter, digest, brief)) as one:
         yield one
 
 
@@ -271,3 +271,60 @@ def test_the_list_is_filtered_by_days_of_the_reader(person: Person) -> None:
     expect(until_day).to_have_value((today - dt.timedelta(days=2)).isoformat())
     until_day.fill("")
     expect(row).to_be_visible()
+
+
+COMPARE = Screen("/compare", "Compare")
+
+
+@pytest.mark.browser
+def test_two_sessions_are_compared_now_and_at_a_checkpoint(person: Person) -> None:
+    long = "reef-" + "x" * 110
+    engine = person.server.engine
+
+    async def begin() -> None:
+        await (await engine.start(brief, topic="octopus", session_id="brief-1")).outcome()
+        await engine.session("brief-1").fork(session_id=long, changes={"topic": "squid <b>\u202e"}, paused=True)
+
+    person.server.run(begin())
+    person.open(session(long))
+    person.main.get_by_role("link", name="Compare", exact=True).click()
+    differences, facts = person.region("Differences"), person.region("Facts")
+    expect(differences).to_contain_text("1 difference")
+    expect(differences).to_contain_text("octopus squid <b>‹U+202E›")
+    expect(facts.get_by_role("row", name="Status")).to_contain_text(re.compile("waiting.*paused", re.DOTALL))
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+
+    person.page.get_by_label("Checkpoint of the first session").select_option(label="research#1 (record 3)")
+    expect(differences).to_contain_text("at 3")
+    person.main.get_by_role("link", name="Swap").click()
+    expect(differences).to_contain_text("squid <b>‹U+202E› octopus")
+    person.server.run(engine.session(long).edit({"tone": "by hand"}))
+    expect(differences).to_contain_text("by hand (empty)")  # without loading the page again
+
+    person.allowed.append(NETWORK)
+    other = person.page.get_by_label("Second session", exact=True)
+    other.fill("nobody")
+    other.press("Enter")
+    expect(person.main.get_by_role("alert")).to_contain_text("nobody")
+    other.fill(long)
+    other.press("Enter")
+    expect(differences).to_contain_text("No differences")
+
+
+@pytest.mark.browser
+def test_a_comparison_begins_with_two_selected_sessions_or_with_two_ids(person: Person) -> None:
+    paused(person, "digest-a", "digest-b")
+    person.open(SESSIONS)
+    for name in ("digest-a", "digest-b"):
+        person.page.get_by_label(f"select {name}", exact=True).check()
+    person.main.get_by_role("link", name="Compare", exact=True).click()
+    expect(person.region("Differences")).to_contain_text("The two states have the same values")
+    person.open(COMPARE)
+    expect(person.main).to_contain_text("Name two sessions")
+    person.page.get_by_label("First session", exact=True).fill("digest-a")
+    person.page.get_by_label("Second session", exact=True).fill("digest-b")
+    person.page.get_by_role("button", name="Compare").click()
+    expect(person.region("Differences")).to_contain_text("No differences")

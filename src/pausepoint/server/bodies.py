@@ -370,10 +370,15 @@ class At(Body, frozen=True):
 
 
 class Compared(Body, frozen=True):
-    """Two checkpoints to compare. Without ``b``, ``a`` is compared with now."""
+    """Two checkpoints to compare. Without ``b``, ``a`` is compared with now.
 
-    a: Visit
+    With ``other``, the id of another session, ``b`` is a checkpoint of that one. Without ``a`` and ``b``, the two
+    sessions are compared as they are now.
+    """
+
+    a: Visit | None = None
     b: Visit | None = None
+    other: Text | None = None
 
 
 class Rerun(Body, frozen=True):

@@ -261,9 +261,13 @@ async def field(call: Call) -> Reply:
 
 
 async def diff(call: Call) -> Reply:
-    """Compare the state at two checkpoints."""
+    """Compare the state at two checkpoints, also of two sessions."""
     query, info = call.query(bodies.Compared), await call.access.info(call.session_id)
-    return Reply(await call.engine.session(info.session_id).diff(checkpoint_of(query.a), checkpoint_of(query.b)))
+    if query.a is None and query.other is None:
+        raise Problem(400, "There is nothing to compare with. Send 'a', a checkpoint, or 'other', a session.")
+    other = None if query.other is None else (await call.access.info(query.other)).session_id
+    session = call.engine.session(info.session_id)
+    return Reply(await session.diff(checkpoint_of(query.a), checkpoint_of(query.b), other=other))
 
 
 def checkpoint_of(text: str | None) -> int | str | None:

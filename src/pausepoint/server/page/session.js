@@ -119,7 +119,7 @@ const meta = (s) => [
 ].filter(Boolean).map((each) => html`<span>${each}</span>`);
 
 const head = (d, page) => html`<div class="top"><div><div class="row"><h1 class="mono">${d.s.session_id}</h1>${status(d.s.status, true)}</div><div
-  class="meta">${meta(d.s)}</div>${d.s.agent?.prompt ? html`<p class="small dim">“${d.s.agent.prompt}”</p>` : ''}${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : ''}</div>`;
+  class="meta">${meta(d.s)}</div>${d.s.agent?.prompt ? html`<p class="small dim">“${d.s.agent.prompt}”</p>` : ''}${bar(d.s.progress)}</div>${buttons(d, page)}</div>`;
 
 export const keys = { p: (page) => page.may('operator') && can(page.data.s).pause && ask('pause', page.data, page) };
 

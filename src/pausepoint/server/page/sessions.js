@@ -5,6 +5,7 @@ import { get, of, post } from './api.js';
 import { at, status, STATUSES } from './shapes.js';
 import { counted, money, number, sum, time } from './words.js';
 import { why } from './dialog.js';
+import { href } from './compare.js';
 
 const KEPT = 'pausepoint.columns';
 const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
@@ -93,6 +94,7 @@ function acts(page, asked) {
   const which = page.may('operator') && whom(asked);
   return which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
     ${Object.keys(VERBS).map((say) => html`<button class="b" @click=${() => ask(page, say, which)}>${say}…</button>`)}
+    ${selected.size === 2 ? html`<a class="b" href=${href(Object.fromEntries(['one', 'other'].map((name, n) => [name, which.ids[n]])))}>Compare</a>` : ''}
     <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : '';
 }
 
