@@ -18,7 +18,7 @@ from pydantic import BaseModel, Field
 from pausepoint import Artifact, Engine, Workflow, step
 from tests.page import checks
 from tests.page.exhibit import digest
-from tests.page.kit import NETWORK, SESSIONS, Person, Screen, eventually, session, visit
+from tests.page.kit import INBOX, NETWORK, SESSIONS, Person, Screen, asked, eventually, session, visit, window
 from tests.server.kit import Served, brief, served
 
 
@@ -328,3 +328,43 @@ def test_a_comparison_begins_with_two_selected_sessions_or_with_two_ids(person: 
     person.page.get_by_label("Second session", exact=True).fill("digest-b")
     person.page.get_by_role("button", name="Compare").click()
     expect(person.region("Differences")).to_contain_text("No differences")
+
+
+@pytest.mark.browser
+def test_an_answer_link_is_made_on_the_page_and_answers_its_question(person: Person, chrome: Browser) -> None:
+    question = asked(person.server, brief, "brief-1", topic="octopus")
+    person.open(INBOX)
+    person.question("Which tone?").get_by_role("button", name="Answer link").click()
+    person.dialog.get_by_label("Who answers").fill("Ann <b>\u202e")
+    person.dialog.get_by_label("The link ends after").select_option(label="1 day")
+    person.dialog.get_by_role("button", name="Make the link").click()
+    address = person.dialog.get_by_label("Copy the link")
+    expect(address).to_have_value(re.compile(f"^{re.escape(person.server.base)}/#token="))
+    expect(person.dialog).to_contain_text("It ends in 23 h")
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+    with window(chrome) as outside:
+        visitor = Person(outside.new_page(), person.server)
+        visitor.page.goto(address.input_value())
+        visitor.wait(INBOX)
+        expect(visitor.button("Answer link")).to_have_count(0)
+        visitor.question("Which tone?").get_by_role("radio", name="formal").check()
+        visitor.question("Which tone?").get_by_role("button", name="Answer").click()
+        expect(visitor.heading).to_have_text("Thank you")
+        visitor.allowed.append(NETWORK)  # the link has ended
+        visitor.check()
+    person.press("Escape")
+    expect(person.dialog).to_have_count(0)
+    expect(person.region("Recently closed")).to_contain_text("Ann <b>‹U+202E› (link of root)")
+    assert person.server.run(person.server.engine.question(question)).receipt.by == "Ann <b>\u202e (link of root)"
+
+
+@pytest.mark.browser
+def test_a_person_who_may_only_answer_makes_no_links(chrome: Browser, server: Served) -> None:
+    asked(server, brief, "brief-1", topic="octopus")
+    with visit(chrome, server) as person:
+        person.sign_in(server.token("answerer"), INBOX)
+        expect(person.question("Which tone?")).to_be_visible()
+        expect(person.button("Answer link")).to_have_count(0)

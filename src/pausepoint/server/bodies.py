@@ -204,6 +204,14 @@ class Answer(Body, frozen=True):
     seen: Text | None = None
 
 
+class Link(Body, frozen=True):
+    """Who gets an answer link, and for how many ``seconds``. ``url`` is the server's address as that person reaches it."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)] = "answer link"
+    seconds: Annotated[int, Meta(ge=60, le=31_622_400)] = 604_800
+    url: Annotated[str, Meta(max_length=1_000)] | None = None
+
+
 class Which(Body, frozen=True):
     """Which sessions a bulk verb is for. ``since`` and ``until``: last updated then or later, or before."""
 

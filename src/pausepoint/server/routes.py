@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pausepoint.cli.documents import AccessTokens, CreatedTokenDocument
+from pausepoint.cli.documents import AccessTokens, AnswerLink, CreatedTokenDocument
 from pausepoint.engine import documents as engine_documents
 from pausepoint.engine import history_documents, store_documents
 from pausepoint.model.views import Diff
@@ -128,6 +128,9 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
           links=True, body=bodies.Answer, answer=documents.ReceiptDocument, errors=(404, 409, 410, 412, 422, 428),
           example={"value": "yes"}),
+    Route(method="POST", path="/inbox/{question_id}/link", role="operator", handler=inbox.link, verb="question",
+          body=bodies.Link, answer=AnswerLink, status=201, errors=(404, 410, 422), keyless=True,
+          example={"name": "Ann", "seconds": 172_800}),
     # runs of orchestrators
     Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
           answer=run_documents.RunsDocument),

@@ -2,6 +2,9 @@
 const API = new URL('../../api/v1/', import.meta.url);
 const GONE = 'The server does not answer. Start it again with pausepoint serve; this page then continues.';
 
+// The address of the page, as this person reaches it.
+export const HERE = new URL('../../', import.meta.url).href;
+
 export const of = (session_id) => `/sessions/${encodeURIComponent(session_id)}`;
 
 // Empty members of the query are left out.
