@@ -358,7 +358,9 @@ def test_an_answer_link_is_made_on_the_page_and_answers_its_question(person: Per
     person.press("Escape")
     expect(person.dialog).to_have_count(0)
     expect(person.region("Recently closed")).to_contain_text("Ann <b>‹U+202E› (link of root)")
-    assert person.server.run(person.server.engine.question(question)).receipt.by == "Ann <b>\u202e (link of root)"
+    receipt = person.server.run(person.server.engine.question(question)).receipt
+    assert receipt is not None
+    assert receipt.by == "Ann <b>\u202e (link of root)"
 
 
 @pytest.mark.browser
@@ -368,3 +370,50 @@ def test_a_person_who_may_only_answer_makes_no_links(chrome: Browser, server: Se
         person.sign_in(server.token("answerer"), INBOX)
         expect(person.question("Which tone?")).to_be_visible()
         expect(person.button("Answer link")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_session_of_another_store_is_imported(person: Person, tmp_path: Path) -> None:
+    file = tmp_path / "copy.bundle"
+    long = "digest-" + "x" * 110
+
+    async def export() -> None:
+        async with Engine(":memory:") as engine:
+            await (await engine.start(digest, reader="ann", session_id=long, paused=True)).export(file)
+
+    person.server.run(export())
+    person.allowed.append(NETWORK)
+    person.open(SESSIONS)
+    person.button("Import").click()
+    broken = {"name": "broken.bundle", "mimeType": "text/plain", "buffer": b"hello"}
+    person.dialog.get_by_label("File").set_input_files(broken)  # type: ignore[arg-type]
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.dialog.get_by_role("alert")).to_contain_text("not an exported Pausepoint session")
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+    person.dialog.get_by_label("File").set_input_files(file)
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.heading).to_have_text(long)
+    expect(person.main).to_contain_text("paused")
+    assert person.server.run(person.server.engine.session(long).stored()).values["reader"] == "ann"
+
+    person.open(SESSIONS)
+    person.button("Import").click()
+    person.dialog.get_by_label("File").set_input_files(file)
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.dialog.get_by_role("alert")).to_contain_text("already exists")
+    person.dialog.get_by_label("Id,").fill("digest-copy")
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.heading).to_have_text("digest-copy")
+
+
+@pytest.mark.browser
+def test_only_an_administrator_of_all_owners_is_offered_to_import(chrome: Browser, server: Served) -> None:
+    for token in (server.token("operator"), server.token("admin", "ann")):
+        with visit(chrome, server) as person:
+            person.sign_in(token)
+            person.open(SESSIONS)
+            expect(person.main.get_by_role("link", name="Start a session")).to_be_visible()
+            expect(person.button("Import")).to_have_count(0)

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from pausepoint import Context, workflow
+from pausepoint import Context, Engine, workflow
+from pausepoint.errors import StoreUnavailable
 from pausepoint.model.questions import Question
-from tests.server.kit import Served, check_problem, fits, served
+from pausepoint.server import documents
+from pausepoint.server.limits import Limits
+from pausepoint.server.retries import KEY, REPLAYED
+from tests.server.kit import Served, brief, check_problem, fits, letter, served
 
 
 @pytest.fixture(scope="module")
@@ -109,3 +115,106 @@ def test_a_link_is_made_by_operators_for_questions_that_they_may_see(server: Ser
     check_problem(linked(server, question, server.token("operator", "ann")), 404)
     for wrong in ({"seconds": 59}, {"seconds": 10**9}, {"name": ""}, {"name": "x" * 101}, {"by": "ann"}):
         check_problem(linked(server, question, **wrong), 400)
+
+
+# imports
+
+
+async def exported(session_id: str, folder: Path | None = None) -> bytes:
+    """Return the bundle of a paused session of another store."""
+    async with Engine(":memory:") as engine:
+        options: dict[str, Any] = {"session_id": session_id, "owner": "carl", "paused": True}
+        if folder is None:
+            return (await (await engine.start(brief, topic="kelp", **options)).export()).to_bytes()
+        return (await (await engine.start(letter, topic="tides", folder=folder, **options)).export()).to_bytes()
+
+
+def imported(server: Served, bundle: bytes, token: str | None = None, **query: str) -> httpx.Response:
+    with server.client(token or server.tokens.own) as client:
+        return client.post("/imports", params=query, content=bundle)
+
+
+def ids(server: Served) -> set[str]:
+    return {each.session_id for each in server.run(server.engine.sessions())}
+
+
+def test_an_imported_session_is_as_it_was_and_can_be_exported_again(server: Served) -> None:
+    bundle = server.run(exported("kelp"))
+    answer = imported(server, bundle)
+    assert answer.status_code == 201, answer.text
+    document = answer.json()
+    fits(document, "imported_session")
+    assert (document["session_id"], document["status"], document["owner"]) == ("kelp", "paused", "carl")
+    assert (document["sha256"], answer.headers["etag"]) == (sha256(bundle).hexdigest(), document["etag"])
+    with server.admin() as client:
+        assert client.get(answer.headers["location"].removeprefix("/api/v1")).json()["session_id"] == "kelp"
+        assert client.get("/sessions/kelp/export").content == bundle
+        assert client.get("/sessions/kelp/state").json()["values"]["topic"] == "kelp"
+    problem = check_problem(imported(server, bundle), 409)
+    assert "already exists" in problem["detail"]
+    assert imported(server, bundle, session_id="kelp-2").json()["session_id"] == "kelp-2"
+
+
+def test_what_is_no_whole_export_is_refused_and_nothing_is_imported(server: Served) -> None:
+    before, bundle = ids(server), server.run(exported("broken"))
+    for wrong in (b"", b"{}", b"hello", bundle[:-9], bundle.replace(b"kelp", b"help"), b'{"a":' * 20_000):
+        problem = check_problem(imported(server, wrong), 422)
+        assert problem["type"] == "urn:pausepoint:damaged-bundle"
+        assert "/tmp" not in problem["detail"]
+    check_problem(imported(server, bundle, session_id="a\nb"), 400)
+    assert ids(server) == before
+
+
+def test_an_import_needs_an_admin_of_all_owners(server: Served) -> None:
+    bundle = server.run(exported("foreign"))
+    for token in (server.token("operator"), server.token("admin", "carl")):
+        check_problem(imported(server, bundle, token), 403)
+    assert "foreign" not in ids(server)
+
+
+def test_artifacts_need_a_folder_below_that_of_the_server(
+    server: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle = server.run(exported("letter", tmp_path / "sender"))
+    monkeypatch.chdir(server.folder)
+    assert check_problem(imported(server, bundle), 422)["field"] == "folder"
+    assert check_problem(imported(server, bundle, folder="../outside"), 422)["field"] == "folder"
+    assert imported(server, bundle, folder="letters/one").status_code == 201
+    plain = server.run(exported("plain"))
+    check_problem(imported(server, plain, folder="letters/two"), 409)
+
+
+def test_a_bundle_that_is_too_large_is_refused_as_it_comes(tmp_path: Path) -> None:
+    def slices() -> Iterator[bytes]:
+        yield from (b"x" * 1000 for _ in range(100))
+
+    with served(tmp_path, limits=Limits(bundle=5_000)) as server, server.admin() as client:
+        assert check_problem(client.post("/imports", content=slices()), 413)["limit"] == 5_000
+
+
+def test_a_repeated_import_with_a_key_gets_the_first_answer(server: Served) -> None:
+    bundle, key = server.run(exported("twice")), {KEY: "import-1"}
+    with server.admin(**key) as client:
+        first, second = (client.post("/imports", content=bundle) for _ in range(2))
+        assert (first.status_code, first.content) == (second.status_code, second.content)
+        assert (first.headers.get(REPLAYED), second.headers.get(REPLAYED)) == (None, "true")
+        check_problem(client.post("/imports", content=bundle + b" "), 422)
+
+
+@pytest.mark.parametrize("query", [{}, {"session_id": "renamed"}])
+def test_an_import_whose_answer_was_lost_is_answered_from_the_facts(
+    server: Served, monkeypatch: pytest.MonkeyPatch, query: dict[str, str]
+) -> None:
+    name = query.get("session_id", "lost")
+    bundle = server.run(exported("lost"))
+
+    def unavailable(*args: Any, **options: Any) -> Any:
+        raise StoreUnavailable("The store is busy. Retry later.", path="")
+
+    with server.admin(**{KEY: f"import-{name}"}) as client:
+        with monkeypatch.context() as patch:
+            patch.setattr(documents.ImportedSession, "of", unavailable)
+            check_problem(client.post("/imports", content=bundle, params=query), 503)
+        again = client.post("/imports", content=bundle, params=query)
+        assert (again.status_code, again.json()["session_id"]) == (201, name), again.text
+        assert again.headers[REPLAYED] == "true"

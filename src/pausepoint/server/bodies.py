@@ -205,7 +205,7 @@ class Answer(Body, frozen=True):
 
 
 class Link(Body, frozen=True):
-    """Who gets an answer link, and for how many ``seconds``. ``url`` is the server's address as that person reaches it."""
+    """Who gets an answer link, and for how many ``seconds``. ``url``: the server's address for that person."""
 
     name: Annotated[str, Meta(min_length=1, max_length=100)] = "answer link"
     seconds: Annotated[int, Meta(ge=60, le=31_622_400)] = 604_800
@@ -412,6 +412,16 @@ class Version(Body, frozen=True):
     """Which content of an artifact: as it is in the folder, or as the step has published it."""
 
     version: Literal["present", "recorded"] = "present"
+
+
+class Import(Body, frozen=True):
+    """The id of an imported session, unless it keeps its own, and the folder for its artifacts, if it publishes any.
+
+    The ``folder`` is relative to the folder in which the server was started.
+    """
+
+    session_id: Text | None = None
+    folder: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
 
 class Upload(Body, frozen=True):

@@ -62,7 +62,7 @@ async def start(call: Call) -> Reply:
     options: dict[str, Any] = {
         "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
         "budget": asked.budget,
-        "folder": None if asked.folder is None else _folder(asked.folder),
+        "folder": None if asked.folder is None else folder_below(asked.folder),
         "paused": paused, "reason": asked.reason, "by": call.by,
         "queue": asked.queue, "priority": asked.priority, "lane": asked.lane,
     }  # fmt: skip
@@ -76,7 +76,7 @@ async def start(call: Call) -> Reply:
     return await headed(call, await session.info(), 201)
 
 
-def _folder(name: str) -> Path:
+def folder_below(name: str) -> Path:
     """Return a folder below the one in which the server was started. A request must not name any other."""
     here = Path.cwd().resolve()
     try:

@@ -50,5 +50,5 @@ export async function act(method, path, body = {}, headers = {}) {
 
 export const post = (path, body, headers) => act('POST', path, body, headers);
 
-export const upload = (path, file) =>
-  request(address(path, { filename: file.name, content_type: file.type }), { method: 'POST', body: file, headers: acting() });
+export const upload = (path, file, query = { filename: file.name, content_type: file.type }) =>
+  request(address(path, query), { method: 'POST', body: file, headers: acting() });
