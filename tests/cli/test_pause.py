@@ -89,7 +89,7 @@ async def test_wait_waits_until_the_step_is_finished(place: Path) -> None:
             done = await asyncio.to_thread(process.wait)
         assert done.code == 0
         assert done.stdout.splitlines()[1] == "brief-1  brief  paused     at review"
-        assert re.search(r"All have stopped, \d\.\d s after the request\.", done.stdout + done.stderr)
+        assert re.search(r"All have stopped, [\d.]+ m?s after the request\.", done.stdout + done.stderr)
         (pause,) = await session.pauses()
         assert (pause.by, pause.freeze) == ("ann", True)
 
@@ -104,9 +104,27 @@ async def test_how_long_it_took_counts_from_the_first_time_that_somebody_asked(p
             await asyncio.to_thread(process.until, "still finishing write")
             gate.opened.set()
             done = await asyncio.to_thread(process.wait)
-        took = re.search(r"All have stopped, (.+) s after the request\.", done.stdout)
+        took = re.search(r"All have stopped, ([\d.]+) (m?s) after the request\.", done.stdout)
         assert took
-        assert 0.2 <= float(took[1]) <= time.monotonic() - began + 0.05  # it is rounded
+        seconds = float(took[1]) / (1000 if took[2] == "ms" else 1)
+        assert 0.2 <= seconds <= time.monotonic() - began + 0.05  # it is rounded
+
+
+@on_loop
+async def test_every_command_and_the_page_have_the_same_figure_for_one_pause(place: Path) -> None:
+    async with writing(place) as (session, gate):
+        with Process("pause", "--all", "--wait", cwd=place) as process:
+            await asyncio.to_thread(process.until, "still finishing write")
+            gate.opened.set()
+            done = await asyncio.to_thread(process.wait)
+        took = re.search(r"All have stopped, (.+) after the request\.", done.stdout + done.stderr)
+        listed = await beside("ls", cwd=place)
+        within = re.search(r"the last one within (.+?)\. ", listed.stdout + listed.stderr)
+        assert took
+        assert within
+        assert took[1] == within[1]
+        again = json.loads((await beside("pause", "--all", "--wait", "--json", cwd=place)).stdout)
+        assert again["stopped_in"] in (None, again["standing_pause"]["longest_seconds"])
 
 
 @on_loop

@@ -1,4 +1,4 @@
-"""The doors of a session: start it with a form, find it by date, export, redact and delete it."""
+"""The doors of a session: start it with a form, find it by date, compare, export, import, redact and delete it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pydantic import BaseModel, Field
 from pausepoint import Artifact, Engine, Workflow, step
 from tests.page import checks
 from tests.page.exhibit import digest
-from tests.page.kit import NETWORK, SESSIONS, Person, Screen, eventually, session, visit
-from tests.server.kit import Served, served
+from tests.page.kit import INBOX, NETWORK, SESSIONS, Person, Screen, asked, eventually, session, visit, window
+from tests.server.kit import Served, brief, served
 
 
 class Tone(Enum):
@@ -81,7 +81,7 @@ START = Screen("/start", "Start a session")
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    with served(tmp_path, workflows=(everything, letter, digest)) as one:
+    with served(tmp_path, workflows=(everything, letter, digest, brief)) as one:
         yield one
 
 
@@ -271,3 +271,149 @@ def test_the_list_is_filtered_by_days_of_the_reader(person: Person) -> None:
     expect(until_day).to_have_value((today - dt.timedelta(days=2)).isoformat())
     until_day.fill("")
     expect(row).to_be_visible()
+
+
+COMPARE = Screen("/compare", "Compare")
+
+
+@pytest.mark.browser
+def test_two_sessions_are_compared_now_and_at_a_checkpoint(person: Person) -> None:
+    long = "reef-" + "x" * 110
+    engine = person.server.engine
+
+    async def begin() -> None:
+        await (await engine.start(brief, topic="octopus", session_id="brief-1")).outcome()
+        await engine.session("brief-1").fork(session_id=long, changes={"topic": "squid <b>\u202e"}, paused=True)
+
+    person.server.run(begin())
+    person.open(session(long))
+    person.main.get_by_role("link", name="Compare", exact=True).click()
+    differences, facts = person.region("Differences"), person.region("Facts")
+    expect(differences).to_contain_text("1 difference")
+    expect(differences).to_contain_text("octopus squid <b>‹U+202E›")
+    expect(facts.get_by_role("row", name="Status")).to_contain_text(re.compile("waiting.*paused", re.DOTALL))
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+
+    person.page.get_by_label("Checkpoint of the first session").select_option(label="research#1 (record 3)")
+    expect(differences).to_contain_text("at 3")
+    person.main.get_by_role("link", name="Swap").click()
+    expect(differences).to_contain_text("squid <b>‹U+202E› octopus")
+    person.server.run(engine.session(long).edit({"tone": "by hand"}))
+    expect(differences).to_contain_text("by hand (empty)")  # without loading the page again
+
+    person.allowed.append(NETWORK)
+    other = person.page.get_by_label("Second session", exact=True)
+    other.fill("nobody")
+    other.press("Enter")
+    expect(person.main.get_by_role("alert")).to_contain_text("nobody")
+    other.fill(long)
+    other.press("Enter")
+    expect(differences).to_contain_text("No differences")
+
+
+@pytest.mark.browser
+def test_a_comparison_begins_with_two_selected_sessions_or_with_two_ids(person: Person) -> None:
+    paused(person, "digest-a", "digest-b")
+    person.open(SESSIONS)
+    for name in ("digest-a", "digest-b"):
+        person.page.get_by_label(f"select {name}", exact=True).check()
+    person.main.get_by_role("link", name="Compare", exact=True).click()
+    expect(person.region("Differences")).to_contain_text("The two states have the same values")
+    person.open(COMPARE)
+    expect(person.main).to_contain_text("Name two sessions")
+    person.page.get_by_label("First session", exact=True).fill("digest-a")
+    person.page.get_by_label("Second session", exact=True).fill("digest-b")
+    person.page.get_by_role("button", name="Compare").click()
+    expect(person.region("Differences")).to_contain_text("No differences")
+
+
+@pytest.mark.browser
+def test_an_answer_link_is_made_on_the_page_and_answers_its_question(person: Person, chrome: Browser) -> None:
+    question = asked(person.server, brief, "brief-1", topic="octopus")
+    person.open(INBOX)
+    person.question("Which tone?").get_by_role("button", name="Answer link").click()
+    person.dialog.get_by_label("Who answers").fill("Ann <b>\u202e")
+    person.dialog.get_by_label("The link ends after").select_option(label="1 day")
+    person.dialog.get_by_role("button", name="Make the link").click()
+    address = person.dialog.get_by_label("Copy the link")
+    expect(address).to_have_value(re.compile(f"^{re.escape(person.server.base)}/#token="))
+    expect(person.dialog).to_contain_text("It ends in 23 h")
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+    with window(chrome) as outside:
+        visitor = Person(outside.new_page(), person.server)
+        visitor.page.goto(address.input_value())
+        visitor.wait(INBOX)
+        expect(visitor.button("Answer link")).to_have_count(0)
+        visitor.question("Which tone?").get_by_role("radio", name="formal").check()
+        visitor.question("Which tone?").get_by_role("button", name="Answer").click()
+        expect(visitor.heading).to_have_text("Thank you")
+        visitor.allowed.append(NETWORK)  # the link has ended
+        visitor.check()
+    person.press("Escape")
+    expect(person.dialog).to_have_count(0)
+    expect(person.region("Recently closed")).to_contain_text("Ann <b>‹U+202E› (link of root)")
+    receipt = person.server.run(person.server.engine.question(question)).receipt
+    assert receipt is not None
+    assert receipt.by == "Ann <b>\u202e (link of root)"
+
+
+@pytest.mark.browser
+def test_a_person_who_may_only_answer_makes_no_links(chrome: Browser, server: Served) -> None:
+    asked(server, brief, "brief-1", topic="octopus")
+    with visit(chrome, server) as person:
+        person.sign_in(server.token("answerer"), INBOX)
+        expect(person.question("Which tone?")).to_be_visible()
+        expect(person.button("Answer link")).to_have_count(0)
+
+
+@pytest.mark.browser
+def test_a_session_of_another_store_is_imported(person: Person, tmp_path: Path) -> None:
+    file = tmp_path / "copy.bundle"
+    long = "digest-" + "x" * 110
+
+    async def export() -> None:
+        async with Engine(":memory:") as engine:
+            await (await engine.start(digest, reader="ann", session_id=long, paused=True)).export(file)
+
+    person.server.run(export())
+    person.allowed.append(NETWORK)
+    person.open(SESSIONS)
+    person.button("Import").click()
+    broken = {"name": "broken.bundle", "mimeType": "text/plain", "buffer": b"hello"}
+    person.dialog.get_by_label("File").set_input_files(broken)  # type: ignore[arg-type]
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.dialog.get_by_role("alert")).to_contain_text("not an exported Pausepoint session")
+    for width in (1440, 390):
+        person.page.set_viewport_size({"width": width, "height": 900})
+        assert checks.overflow(person.page) == []
+        assert checks.barriers(person.page) == []
+    person.dialog.get_by_label("File").set_input_files(file)
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.heading).to_have_text(long)
+    expect(person.main).to_contain_text("paused")
+    assert person.server.run(person.server.engine.session(long).stored()).values["reader"] == "ann"
+
+    person.open(SESSIONS)
+    person.button("Import").click()
+    person.dialog.get_by_label("File").set_input_files(file)
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.dialog.get_by_role("alert")).to_contain_text("already exists")
+    person.dialog.get_by_label("Id,").fill("digest-copy")
+    person.dialog.get_by_role("button", name="Import").click()
+    expect(person.heading).to_have_text("digest-copy")
+
+
+@pytest.mark.browser
+def test_only_an_administrator_of_all_owners_is_offered_to_import(chrome: Browser, server: Served) -> None:
+    for token in (server.token("operator"), server.token("admin", "ann")):
+        with visit(chrome, server) as person:
+            person.sign_in(token)
+            person.open(SESSIONS)
+            expect(person.main.get_by_role("link", name="Start a session")).to_be_visible()
+            expect(person.button("Import")).to_have_count(0)

@@ -126,14 +126,16 @@ def test_the_history_goes_back_to_the_first_event(person: Person) -> None:
 
 
 @pytest.mark.browser
-def test_a_failed_attempt_has_a_bar_of_its_own_and_its_rest_is_no_work(person: Person) -> None:
+def test_failed_attempts_and_times_of_waiting_have_bars_of_their_own_and_do_not_count_as_work(person: Person) -> None:
     engine = person.server.engine
 
-    async def fail() -> None:
+    async def begin() -> None:
         await engine.start(sync, source="x", session_id="sync")
         await until(engine, "sync", Status.FAILED)
+        await engine.start(summarise, topic="kelp", session_id="kelp")
+        await until(engine, "kelp", Status.WAITING)
 
-    person.server.run(fail())
+    person.server.run(begin())
     person.open(session("sync"))
     course = person.region("Course")
     expect(course.locator("rect.fail")).to_have_count(3)
@@ -141,20 +143,9 @@ def test_a_failed_attempt_has_a_bar_of_its_own_and_its_rest_is_no_work(person: P
     expect(course.locator("rect.fail title").first).to_contain_text("failed attempt 1 of load_all#1")
     expect(course.locator("rect.fail title").first).to_contain_text("refused the connection")
 
-
-@pytest.mark.browser
-def test_a_short_session_has_milliseconds_and_waiting_does_not_count_as_work(person: Person) -> None:
-    engine = person.server.engine
-
-    async def ask() -> None:
-        await engine.start(summarise, topic="kelp", session_id="kelp")
-        await until(engine, "kelp", Status.WAITING)
-
-    person.server.run(ask())
     person.page.clock.install()
     person.open(session("kelp"))
     person.page.clock.fast_forward("02:00:00")
-    course = person.region("Course")
     expect(course).to_contain_text(re.compile(r"\d ms of work · 2 h"))
     expect(course).to_contain_text(re.compile("waited 2 h"))
 

@@ -29,7 +29,8 @@ SCREENS = (
     session("brief-octopus"), session("brief-octopus", "Conversation"), session("brief-octopus", "Operations"),
     session("brief-octopus", "History"), session("brief-octopus", "Cost"), session("crawl-kelp", "Output"),
     session("memo-moorwerk", "Artifacts"), session("digest-ann", "Files"), session("brief-whelk", "Children"),
-    Screen("/start?workflow=brief", "Start a session"), session("import-returns"),
+    Screen("/start?workflow=brief", "Start a session"),
+    Screen("/compare?one=brief-octopus&other=brief-octopus-b", "Compare"), session("import-returns"),
 )  # fmt: skip
 SAMPLE = (NOW, INBOX, SESSIONS, AGENTS, STORE, *SCREENS[6:14:4], SCREENS[-1])
 """The screens that the suite looks at. The others are for ``make browser``."""

@@ -137,6 +137,7 @@ def _verbs(call: Caller, server: Served) -> None:
     found = call("GET /inbox")["questions"]
     (question,) = [each for each in found if each["session_id"] == "one"]
     assert call(f"GET /inbox/{question['id']}")["context_json"]
+    assert call(f"POST /inbox/{question['id']}/link", {"name": "Ann"})["question_id"] == question["id"]
     taken = call(f"POST /inbox/{question['id']}/answer", {"value": "formal", "seen": question["digest"]})
     assert taken["by"] == "root"
     assert server.run(server.engine.session("one").outcome()).state.text == "formal: notes on squid"
@@ -257,7 +258,8 @@ def _everything(call: Caller, server: Served) -> None:
     made = call("POST /store/tokens", {"role": "viewer"})
     assert [each["id"] for each in call("GET /store/tokens")["tokens"]] == [made["id"]]
     call(f"DELETE /store/tokens/{made['id']}", {})
-    assert b"one" in call("GET /sessions/one/export").content
+    bundle = call("GET /sessions/one/export").content
+    assert call("POST /imports?session_id=copy", content=bundle)["session_id"] == "copy"
     assert call("DELETE /sessions/one", {"reason": "asked to"})["by"] == "root"
     assert call.client.get("/sessions/one").json()["tombstone"]["reason"] == "asked to"
     assert b"pausepoint_sessions" in call("GET /metrics").content

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from pausepoint.server import board
 from pausepoint.server.hub import PROGRESS, hub_of
 from tests.server.kit import Served, brief, fits, served
 from tests.server.streams import Reader
+from tests.support.loop import PATIENCE
 from tests.support.waits import until
 
 
@@ -140,6 +143,47 @@ def test_a_pause_of_everything_is_read_back_at_once(server: Served, monkeypatch:
         assert (now(server)["standing_pause"] or {}).get("reason") == "fire"
         assert client.request("DELETE", "/standing-pause", json={}).status_code == 200
         assert now(server)["standing_pause"] is None
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_what_a_person_has_done_is_in_what_they_read_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, slow: bool
+) -> None:
+    """Also if the hub has not heard of it yet, and if counting takes so long that others get the last counts."""
+    if slow:
+        monkeypatch.setattr("pausepoint.server.board.FAST", -1.0)
+        monkeypatch.setattr("pausepoint.server.board.SHARE", 1_000_000)
+    body = {"workflow": "brief", "input": {"topic": "octopus"}, "paused": True}
+    with served(tmp_path) as server, server.client(server.token("viewer")) as other, server.admin() as client:
+        assert other.get("/now").json()["counts"] == {}
+        for count in range(1, 6):
+            session_id = client.post("/sessions", json=body).json()["session_id"]
+            present = client.get("/now").json()
+            assert present["counts"] == {"brief": {"paused": count}}
+            assert session_id in ids(present["paused"])
+
+
+def test_a_reading_that_began_before_a_change_is_not_its_answer(tmp_path: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def slowly(engine: Any, owner: str | None) -> Any:
+        facts = await read(engine, owner)
+        if not begun.is_set():
+            begun.set()
+            await asyncio.to_thread(go_on.wait, PATIENCE)
+        return facts
+
+    read, body = board.read, {"workflow": "brief", "input": {"topic": "octopus"}, "paused": True}
+    with pytest.MonkeyPatch.context() as patch, served(tmp_path) as server, ThreadPoolExecutor(2) as pool:
+        patch.setattr(board, "read", slowly)
+        with server.client(server.token("viewer")) as other, server.admin() as client:
+            early = pool.submit(other.get, "/now")
+            assert begun.wait(PATIENCE)
+            assert client.post("/sessions", json=body).status_code == 201
+            own = pool.submit(client.get, "/now")
+            go_on.set()
+            assert own.result(PATIENCE).json()["counts"] == {"brief": {"paused": 1}}
+            assert early.result(PATIENCE).status_code == 200
 
 
 def test_spending_counts_roots_and_ended_sessions(server: Served) -> None:

@@ -196,7 +196,6 @@ UNREACHABLE = {
     "find": "clients send whole ids",
     "forget": "POST rewind, with to_operation",
     "idle": "for programs that wait",
-    "import_session": "writes a session that a stranger made",
     "keys.forget": "the server's own, for requests that are sent twice",
     "keys.once": "the server's own, for requests that are sent twice",
     "keys.recall": "the server's own, for requests that are sent twice",

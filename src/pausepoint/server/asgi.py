@@ -15,6 +15,7 @@ from starlette.routing import Route as StarletteRoute
 from starlette.routing import Router
 
 from pausepoint.server.access import Access
+from pausepoint.server.board import Acts
 from pausepoint.server.bodies import NoQuery
 from pausepoint.server.calls import (
     COMPARE,
@@ -110,7 +111,10 @@ def application(engine: Engine, settings: Settings) -> Guard:
 
 
 class Desk:
-    """What all requests share: the engine, its hub, the sign-in, the limits, the jobs and the readers of runs."""
+    """What all requests share: the engine, its hub, the sign-in, the limits, the jobs and the readers of runs.
+
+    ``acts``: when each sign-in has last changed something.
+    """
 
     routes: Sequence[Route] = ROUTES
 
@@ -123,6 +127,7 @@ class Desk:
         self.jobs = Jobs()
         self.readers = Readers()
         self.timings = Timings()
+        self.acts = Acts()
         self.retries = Retries(engine)
         self._drives = settings.drives
         attempts = Attempts(settings.limits.wrong_tokens)
@@ -201,8 +206,11 @@ class Endpoint:
             self.desk, Access(self.desk.engine, person), scope, receive, person, body, query,
             signed is not None and signed.ambient, "" if signed is None else signed.id,
         )  # fmt: skip
-        if route.takes_key and is_given(scope):
-            return await self.desk.retries.answer(route, call, data)
+        if route.is_action:
+            try:
+                return await self._carried_out(route, call, data)
+            finally:  # a refusal may have changed something, too
+                self.desk.acts.note(call.signed)
         if route.method != "GET":
             return await route.handler(call)
         seconds = self.desk.limits.read_seconds
@@ -211,6 +219,11 @@ class Endpoint:
                 return await route.handler(call)
         except TimeoutError:
             raise Problem(503, f"The answer took longer than {seconds:g} s. Ask for less, or retry later.") from None
+
+    async def _carried_out(self, route: Route, call: Call, data: bytes) -> Sent:
+        if route.takes_key and is_given(call.scope):
+            return await self.desk.retries.answer(route, call, data)
+        return await route.handler(call)
 
     async def _allowed(self, route: Route, scope: Scope) -> Signed | None:
         """Return the sign-in of the request; None if the route needs none. Raises a problem if it may not be used."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,6 +34,27 @@ FAST = 0.05
 SHARE = 10
 """How many times longer than reading took the next reading waits."""
 
+REMEMBERED = 10_000
+"""How many sign-ins are remembered that have changed something. The one that did so first is forgotten first."""
+
+
+class Acts:
+    """When each sign-in has last changed something, so that what it reads next has that change."""
+
+    def __init__(self) -> None:
+        self._times: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, who: str) -> None:
+        """Remember that a sign-in has changed something now."""
+        self._times[who] = time.monotonic()
+        self._times.move_to_end(who)
+        if len(self._times) > REMEMBERED:
+            self._times.popitem(last=False)
+
+    def last(self, who: str) -> float:
+        """Return when a sign-in has last changed something, in the seconds of `time.monotonic`; 0 if it never has."""
+        return self._times.get(who, 0.0)
+
 
 class Facts(NamedTuple):
     """What was read at one moment. Heads are encoded once, for all requests."""
@@ -49,7 +71,10 @@ class Facts(NamedTuple):
 
 
 class Board:
-    """The present facts of all sessions, or of one owner's. ``turn`` is the hub's number of the last change in them."""
+    """The present facts of all sessions, or of one owner's.
+
+    ``turn`` is the hub's number of the last change in them, and ``begun`` the time at which their reading began.
+    """
 
     def __init__(self, engine: Engine, owner: str | None) -> None:
         self.owner = owner
@@ -57,6 +82,7 @@ class Board:
         self.turn = -1
         self.mark = ""
         self.used = 0.0
+        self.begun = 0.0
         self.took = 0.0
         self._engine = engine
         self._encoded: dict[str, tuple[SessionInfo, Any, msgspec.Raw]] = {}
@@ -83,7 +109,7 @@ class Board:
         self.turn, self.mark = turn, mark
         self._encoded.clear()
         now = time.monotonic()
-        self.took = now - begin
+        self.begun, self.took = begin, now - begin
         self._again_at = now + SHARE * self.took
 
     def running(self, progress: Mapping[Any, tuple[int, int]]) -> list[msgspec.Raw]:
@@ -114,13 +140,16 @@ class Boards:
         self._boards: dict[str | None, Board] = {}
         self._later: dict[str | None, asyncio.Task[None]] = {}
 
-    async def get(self, owner: str | None) -> Board:
+    async def get(self, owner: str | None, since: float = 0.0) -> Board:
         """Return the present facts. They are read again if something has changed.
 
-        If that takes long, the last ones are returned at once, and read again afterwards.
+        If that takes long, the last ones are returned at once, and read again afterwards. But nobody gets facts from
+        before ``since``, the time at which they have last changed something themselves.
         """
         board = self._boards.setdefault(owner, Board(self._engine, owner))
         board.used = time.monotonic()
+        while board.begun < since:  # a reading that others wait for may have begun before
+            await board.refresh(*self._turn())
         if board.turn != self._turn()[0]:
             if not board.is_slow:
                 wanted = self._turn()[0]

@@ -204,6 +204,14 @@ class Answer(Body, frozen=True):
     seen: Text | None = None
 
 
+class Link(Body, frozen=True):
+    """Who gets an answer link, and for how many ``seconds``. ``url``: the server's address for that person."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=100)] = "answer link"
+    seconds: Annotated[int, Meta(ge=60, le=31_622_400)] = 604_800
+    url: Annotated[str, Meta(max_length=1_000)] | None = None
+
+
 class Which(Body, frozen=True):
     """Which sessions a bulk verb is for. ``since`` and ``until``: last updated then or later, or before."""
 
@@ -370,10 +378,15 @@ class At(Body, frozen=True):
 
 
 class Compared(Body, frozen=True):
-    """Two checkpoints to compare. Without ``b``, ``a`` is compared with now."""
+    """Two checkpoints to compare. Without ``b``, ``a`` is compared with now.
 
-    a: Visit
+    With ``other``, the id of another session, ``b`` is a checkpoint of that one. Without ``a`` and ``b``, the two
+    sessions are compared as they are now.
+    """
+
+    a: Visit | None = None
     b: Visit | None = None
+    other: Text | None = None
 
 
 class Rerun(Body, frozen=True):
@@ -399,6 +412,16 @@ class Version(Body, frozen=True):
     """Which content of an artifact: as it is in the folder, or as the step has published it."""
 
     version: Literal["present", "recorded"] = "present"
+
+
+class Import(Body, frozen=True):
+    """The id of an imported session, unless it keeps its own, and the folder for its artifacts, if it publishes any.
+
+    The ``folder`` is relative to the folder in which the server was started.
+    """
+
+    session_id: Text | None = None
+    folder: Annotated[str, Meta(min_length=1, max_length=1_000)] | None = None
 
 
 class Upload(Body, frozen=True):

@@ -149,6 +149,12 @@ class HandedOver(HeadDocument):
     drivers: Sequence[DriverDocument] | UnsetType = UNSET
 
 
+class ImportedSession(HeadDocument):
+    """The facts of a session that was imported. ``sha256`` is the digest of its bundle."""
+
+    sha256: str
+
+
 class HeadsDocument(Document):
     """Sessions.
 

@@ -481,9 +481,9 @@ class Hub:
 
     # GET /now
 
-    async def board(self, owner: str | None) -> Board:
-        """Return the present facts of all sessions, or of one owner's."""
-        return await self._boards.get(owner)
+    async def board(self, owner: str | None, since: float = 0.0) -> Board:
+        """Return the present facts of all sessions, or of one owner's, none of them from before ``since``."""
+        return await self._boards.get(owner, since)
 
     def _tell_read(self, board: Board) -> None:
         """Tell the clients that newer facts are there than those they may have got."""

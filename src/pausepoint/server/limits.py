@@ -22,10 +22,11 @@ REMEMBERED = 10_000
 class Limits(msgspec.Struct, frozen=True):
     """How much one person may ask for. ``wrong_tokens`` is per address; the others are per sign-in.
 
-    ``all_streams`` are those of all people together.
+    ``all_streams`` are those of all people together. ``bundle`` is the size of a session that is imported.
     """
 
     body: int = 2**20
+    bundle: int = 2**30
     actions: int = 60
     reads: int = 3000
     wrong_tokens: int = 5

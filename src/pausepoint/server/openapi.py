@@ -107,7 +107,7 @@ def _in_headers(route: Route) -> list[dict[str, Any]]:
 
 def _responses(route: Route) -> dict[str, Any]:
     responses = {str(route.status): _success(route)}
-    if route.method == "POST" and route.uploads:
+    if route.uploads and route.verb == "files":
         responses["200"] = responses[str(route.status)]  # the session already had the content
     common = ([] if route.role is None else [401]) + ([409, 422] if route.takes_key else [])
     for status in sorted({*ANY, *route.errors, *common, *_of_body(route)}):

@@ -29,7 +29,20 @@ from pausepoint.errors import AlreadyRunning, HoldLost, KeyLost, SessionEnded, S
 from pausepoint.model.ids import new_session_id
 from pausepoint.model.remembered import LARGEST_ANSWER, Remembered
 from pausepoint.model.sessions import Status
-from pausepoint.server import bodies, documents, files, inbox, runs, schedules, sessions, slots, standing, store, verbs
+from pausepoint.server import (
+    bodies,
+    documents,
+    files,
+    inbox,
+    runs,
+    schedules,
+    sessions,
+    slots,
+    standing,
+    store,
+    transfer,
+    verbs,
+)
 from pausepoint.server.calls import CUT_OFF, KEY_PATTERN, Call, Handler, Reply, Route, Scope, Sent
 from pausepoint.server.problems import PROBLEM, Problem, problem_of
 
@@ -360,6 +373,7 @@ AGAIN: Mapping[Handler, Handler] = {
     verbs.remove: _removed,
     verbs.redact: _redacted,
     files.upload: _uploaded,
+    transfer.import_session: transfer.import_again,
     files.adopt: files.artifacts,
     files.restore: files.restore,  # writes files only; the same ones again
     inbox.answer: inbox.answer,  # the same answer gets the same receipt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pausepoint.cli.documents import AccessTokens, CreatedTokenDocument
+from pausepoint.cli.documents import AccessTokens, AnswerLink, CreatedTokenDocument
 from pausepoint.engine import documents as engine_documents
 from pausepoint.engine import history_documents, store_documents
 from pausepoint.model.views import Diff
@@ -21,6 +21,7 @@ from pausepoint.server import (
     standing,
     store,
     stream,
+    transfer,
     verbs,
     workflows,
 )  # fmt: skip
@@ -101,8 +102,10 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path=f"{_ONE}/redact", role="admin", handler=verbs.redact, verb="redact", body=bodies.Redact,
           answer=store_documents.RedactionDocument, errors=(404, 409, 410, 422),
           example={"field": "topic", "reason": "personal data"}),
-    Route(method="GET", path=f"{_ONE}/export", role="admin", handler=verbs.export, verb="export",
+    Route(method="GET", path=f"{_ONE}/export", role="admin", handler=transfer.export, verb="export",
           query=NoQuery, errors=(404, 410)),
+    Route(method="POST", path="/imports", role="admin", handler=transfer.import_session, verb="import_session",
+          uploads=True, query=bodies.Import, answer=documents.ImportedSession, status=201, errors=(409, 413, 422)),
     # files and artifacts
     Route(method="GET", path=f"{_ONE}/files", role="viewer", handler=files.index, verb="files", query=NoQuery,
           answer=documents.FilesDocument, errors=(404, 410)),
@@ -128,6 +131,9 @@ ROUTES: tuple[Route, ...] = (
     Route(method="POST", path="/inbox/{question_id}/answer", role="answerer", handler=inbox.answer, verb="answer",
           links=True, body=bodies.Answer, answer=documents.ReceiptDocument, errors=(404, 409, 410, 412, 422, 428),
           example={"value": "yes"}),
+    Route(method="POST", path="/inbox/{question_id}/link", role="operator", handler=inbox.link, verb="question",
+          body=bodies.Link, answer=AnswerLink, status=201, errors=(404, 410, 422), keyless=True,
+          example={"name": "Ann", "seconds": 172_800}),
     # runs of orchestrators
     Route(method="GET", path="/runs", role="viewer", handler=runs.index, verb="sessions", query=bodies.Runs,
           answer=run_documents.RunsDocument),

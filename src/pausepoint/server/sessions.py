@@ -62,7 +62,7 @@ async def start(call: Call) -> Reply:
     options: dict[str, Any] = {
         "session_id": asked.session_id or call.new_id, "owner": call.access.owner_of(asked.owner), "tags": asked.tags,
         "budget": asked.budget,
-        "folder": None if asked.folder is None else _folder(asked.folder),
+        "folder": None if asked.folder is None else folder_below(asked.folder),
         "paused": paused, "reason": asked.reason, "by": call.by,
         "queue": asked.queue, "priority": asked.priority, "lane": asked.lane,
     }  # fmt: skip
@@ -76,7 +76,7 @@ async def start(call: Call) -> Reply:
     return await headed(call, await session.info(), 201)
 
 
-def _folder(name: str) -> Path:
+def folder_below(name: str) -> Path:
     """Return a folder below the one in which the server was started. A request must not name any other."""
     here = Path.cwd().resolve()
     try:
@@ -261,9 +261,13 @@ async def field(call: Call) -> Reply:
 
 
 async def diff(call: Call) -> Reply:
-    """Compare the state at two checkpoints."""
+    """Compare the state at two checkpoints, also of two sessions."""
     query, info = call.query(bodies.Compared), await call.access.info(call.session_id)
-    return Reply(await call.engine.session(info.session_id).diff(checkpoint_of(query.a), checkpoint_of(query.b)))
+    if query.a is None and query.other is None:
+        raise Problem(400, "There is nothing to compare with. Send 'a', a checkpoint, or 'other', a session.")
+    other = None if query.other is None else (await call.access.info(query.other)).session_id
+    session = call.engine.session(info.session_id)
+    return Reply(await session.diff(checkpoint_of(query.a), checkpoint_of(query.b), other=other))
 
 
 def checkpoint_of(text: str | None) -> int | str | None:

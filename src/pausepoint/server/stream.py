@@ -141,7 +141,7 @@ async def now(call: Call) -> Reply:
     """Return what is going on: counts, the sessions that need attention, spending, the pause of everything, engines."""
     hub = call.desk.hub
     await hub.use()
-    board = await hub.board(call.access.owner)
+    board = await hub.board(call.access.owner, call.desk.acts.last(call.signed))
     facts = board.facts
     assert facts is not None
     return Reply(documents.NowDocument.of(

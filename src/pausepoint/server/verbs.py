@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from pausepoint.model.ids import shortened
 from pausepoint.model.sessions import Status
 from pausepoint.model.views import Checkpoint, SessionInfo
 from pausepoint.server import bodies, documents
-from pausepoint.server.calls import Attachment, Call, Reply
+from pausepoint.server.calls import Call, Reply
 from pausepoint.server.problems import Problem, problem_of
 from pausepoint.server.sessions import handed_over, headed
 from pausepoint.server.workflows import drivers
@@ -264,18 +263,6 @@ def _check_one_thing(asked: bodies.Redact) -> None:
         raise Problem(
             400, "A redaction removes one thing. Send one of 'field', 'seq', 'signal', 'event', 'file' and 'drawer'."
         )
-
-
-async def export(call: Call) -> Attachment:
-    """Return a session and its children as a bundle, which `import` reads."""
-    info = await call.access.info(call.session_id)
-    bundle = await call.engine.session(info.session_id).export()
-    data = await asyncio.to_thread(bundle.to_bytes)  # it reads the files
-
-    async def chunks() -> Any:
-        yield data
-
-    return Attachment(f"{info.session_id}.bundle", "application/octet-stream", len(data), chunks())
 
 
 async def _after(call: Call) -> Reply:

@@ -8,12 +8,14 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
 from pausepoint.cli.bulk import BulkCommand
+from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, USAGE, Refused
 from pausepoint.cli.filters import NAMES, Filters, filter_options
@@ -115,12 +117,13 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
         for info in paused:
             cli.note_driver(info)
         finishing = "cancelling" if how["mode"] == "abort" else "still finishing"
-        asked = await _asked_at(engine, paused) if wait else None
+        driven = [info.session_id for info in paused if info.holder is not None] if wait else []
+        asked = await _asked_at(engine, driven)
         over = [info.session_id for info in paused if info.status.value in ENDED]
         infos = await _reported(cli, engine, paused, over, finishing, _asked_to_pause if wait else None)
         if everything:
             await _report_rest(cli, engine, len(infos), wait)
-        took = None if asked is None else round((engine.clock.now() - asked) / 1e6, 3)
+        took = None if asked is None else await _took(engine, driven, asked, everything)
         for damage in paused.damaged:
             cli.out.line(f"{damage.fields['session_id']}  is damaged, but the pause is stored. {damage}")
         if not _note_standing(cli, everything):
@@ -128,12 +131,13 @@ async def _pause(cli: Cli, session: str | None, how: dict[str, Any], wait: bool,
         if not cli.out.for_people:
             from pausepoint.engine.documents import stopping
 
-            cli.out.document(stopping(infos, paused.damaged, await engine.standing_pause(), took))
+            seconds = None if took is None else took.total_seconds()
+            cli.out.document(stopping(infos, paused.damaged, await engine.standing_pause(), seconds))
         again = [info.session_id for info in infos if not _asked_to_pause(info) and info.status.value not in ENDED]
         if again:
             cli.out.note(f"The pause was withdrawn: {', '.join(again)}")
         elif took is not None:
-            cli.out.note(f"All have stopped, {took:.1f} s after the request.")
+            cli.out.note(f"All have stopped, {span(took)} after the request.")
         return CONFLICT if again or paused.damaged else DONE
 
 
@@ -159,12 +163,21 @@ async def _report_rest(cli: Cli, engine: Engine, listed: int, wait: bool) -> Non
         cli.out.note(f"{listed:,} of {total:,} paused sessions. List them with `{how}`.")
 
 
-async def _asked_at(engine: Engine, found: Iterable[SessionInfo]) -> int | None:
+async def _asked_at(engine: Engine, driven: Iterable[str]) -> int | None:
     """Return when the running sessions were first asked to pause, perhaps by an earlier request; None if none runs."""
-    driven = [info.session_id for info in found if info.holder is not None]
     return min(
         [pause.created_at for session_id in driven for pause in await engine.session(session_id).pauses()], default=None
     )
+
+
+async def _took(engine: Engine, driven: Iterable[str], asked: int, everything: bool) -> timedelta:
+    """Return how long the sessions took to stop. It is the stored figure, which lists and the page have, too."""
+    standing = await engine.standing_pause() if everything else None
+    if standing is not None and standing.longest is not None:
+        return standing.longest
+    pauses = [pause for session_id in driven for pause in await engine.session(session_id).pauses()]
+    ends = [each.took_effect_at for each in pauses if each.took_effect_at is not None]
+    return timedelta(microseconds=max(ends, default=engine.clock.now()) - asked)
 
 
 def _note_standing(cli: Cli, everything: bool) -> bool:

@@ -2,6 +2,9 @@
 const API = new URL('../../api/v1/', import.meta.url);
 const GONE = 'The server does not answer. Start it again with pausepoint serve; this page then continues.';
 
+// The address of the page, as this person reaches it.
+export const HERE = new URL('../../', import.meta.url).href;
+
 export const of = (session_id) => `/sessions/${encodeURIComponent(session_id)}`;
 
 // Empty members of the query are left out.
@@ -47,5 +50,5 @@ export async function act(method, path, body = {}, headers = {}) {
 
 export const post = (path, body, headers) => act('POST', path, body, headers);
 
-export const upload = (path, file) =>
-  request(address(path, { filename: file.name, content_type: file.type }), { method: 'POST', body: file, headers: acting() });
+export const upload = (path, file, query = { filename: file.name, content_type: file.type }) =>
+  request(address(path, query), { method: 'POST', body: file, headers: acting() });

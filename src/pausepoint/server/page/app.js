@@ -17,8 +17,9 @@ import * as session from './session.js';
 import * as agents from './agents.js';
 import * as store from './store.js';
 import * as start from './start.js';
+import * as compare from './compare.js';
 
-const SCREENS = { now, inbox, sessions, agents, store, start };
+const SCREENS = { now, inbox, sessions, agents, store, start, compare };
 const ROLES = ['viewer', 'answerer', 'operator', 'admin'];
 const QUIET = 1000, AGAIN = 5000;  // milliseconds in which changes are collected, and until a lost server is asked again
 

@@ -60,7 +60,7 @@ function rail(each, i, rows) {
 function label({ name, visits, kept, total, verdict, why, parts }, d) {
   const seq = visits.findLast((each) => each.seq)?.seq, items = sum(parts, 'total'), last = kept.at(-1), noun = last && !last.parts ? 'call' : 'visit';
   const done = kept.filter((each) => each.ended_at || each.parts), waits = kept.filter(isWait), work = sum(kept.filter((each) => !isWait(each)), 'seconds');
-  // what is told is the whole session, also if a page of it is drawn
+  // the figures are those of the whole session, even if only a page of its visits is drawn
   const { count = done.length, took_seconds: took = work, usd = sum(visits, 'usd'), failures = 0 } = total?.count > done.length ? total : {};
   const waited = total?.count > done.length ? 0 : sum(kept, 'waited') + sum(waits, 'seconds');
   const text = joined([
@@ -116,7 +116,7 @@ function axis({ gaps, from, to, when }) {
       text-anchor="end">${wide.at(-1)?.to === to ? '' : exact(to, long)}</text></svg></div>`;
 }
 
-// The whole session, from its beginning to its end or now.
+// Sums up the whole session: its visits, their work, and the time since it was created, until its end or now.
 function whole(d) {
   const { s, spans, totals } = d, kept = spans.filter((each) => !each.left_behind), open = spans.at(-1)?.seq === 0 ? 1 : 0, visits = totals ? totals.visits + open : kept.length;
   const work = totals?.took_seconds ?? sum(kept, 'seconds'), all = (d.now() - Date.parse(s.created_at)) / 1000;

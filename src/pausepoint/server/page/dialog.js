@@ -28,11 +28,11 @@ export async function opened(page, form = document.querySelector('dialog form'))
 
 async function submit(page, event) {
   event.preventDefault();
-  const form = event.target, button = form.querySelector('.go');
+  const form = event.target, button = form.querySelector('.go'), asked = page.dialog;
   button.disabled = true;
   try {
-    await page.dialog.send(values(form));
-    page.closeDialog();
+    await asked.send(values(form));
+    if (page.dialog === asked) page.closeDialog();  // it may have opened another one
   } catch (error) {
     render(refusal(error), form.querySelector('.refusal'));
     button.disabled = false;

@@ -1,9 +1,9 @@
 // Inbox: what sessions ask people, each with the form that its answer needs.
 import { html, marked } from './marks.js';
-import { get, of, post, Problem } from './api.js';
+import { get, HERE, of, post, Problem } from './api.js';
 import { approval, isApproval } from './approval.js';
 import { item, sheet } from './shapes.js';
-import { ago, left, shown } from './words.js';
+import { ago, later, left, shown } from './words.js';
 import { drawn, readValue } from './form.js';
 import { tell } from './toast.js';
 
@@ -66,6 +66,27 @@ async function showState({ target }, id) {
   if (found) target.lastChild.textContent = marked(shown(JSON.parse(found.context_json)));
 }
 
+// Make an answer link, and show it once. Without a lock on the connection a browser does not let a page copy.
+const SPANS = { '1 hour': 3600, '1 day': 86_400, '7 days': 604_800, '30 days': 2_592_000 };
+
+const made = ({ address, expires_at }) => ({
+  title: 'Answer link',
+  body: () => html`<label class="field">Copy the link. It is shown only once.<input class="in mono" readonly .value=${address}
+      @focus=${(event) => event.target.select()}></label>${navigator.clipboard ? html`<div><button class="b" type="button"
+      @click=${() => navigator.clipboard.writeText(address).then(() => tell('The link is copied.'), (error) => tell(error.message, true))}>Copy</button></div>` : ''}
+    <p class="dim">Whoever has it can see and answer this question, and nothing else. It ends ${later(expires_at)}, or when the question is answered.${
+      /^(localhost|127[.]|\[::1\])/.test(location.hostname) ? ` It works on this computer only, because you have opened the page at ${location.host}.` : ''}</p>`,
+});
+
+const link = (q, page) => page.ask({
+  title: 'Make an answer link', say: 'Make the link',
+  body: () => html`<p class="dim">A link with which one person answers this question, without an account: “${q.next_question}”</p>
+    <label class="field">Who answers<input class="in" name="name" maxlength="100" placeholder="The history names this person, and you" autocomplete="off"></label>
+    <label class="field">The link ends after<select class="in" name="seconds">${Object.entries(SPANS).map(([text, seconds]) =>
+      html`<option value=${seconds} ?selected=${text === '7 days'}>${text}</option>`)}</select></label>`,
+  send: async ({ name, seconds }) => page.ask(made(await post(`/inbox/${q.id}/link`, { name, seconds: Number(seconds), url: HERE }))),
+});
+
 // `isBrief`: a form with several fields is folded.
 export function question(q, page, isBrief) {
   const { id, status, next_question, current_round: round, pending_tool_name: tool, collected_params_json: collected, expired_at } = q;
@@ -75,7 +96,8 @@ export function question(q, page, isBrief) {
   const fields = closed || !page.may('answerer') ? '' : form(q, page, refusal);
   const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
   return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h2 class="ask">${next_question}</h2><div class="where">${page.me.question ?
-    '' : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span></div>
+    '' : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span>${
+    closed || page.me.question || !page.may('operator') ? '' : html`<button class="b tiny quiet more" @click=${() => link(q, page)}>Answer link…</button>`}</div>
     ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : ''}
     ${isApproval(q.payload) ? approval(q, page) : known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
     ${isBrief ? '' : known('What the step knew', '', (event) => showState(event, id))}

@@ -37,7 +37,7 @@ export const topics = ({ path }) => [`session:${path[1]}`];
 
 let kept = {}, sums = {}, due = null;  // what changes only with the session's mark; its totals; the next reading
 
-// A page of visits: the last ones, those before a record, or those from a visit on. A visit that does not exist is told.
+// Read a page of visits: the last ones, those before a record, or those from a visit on. If that visit does not exist, `missed` says so.
 async function paged(base, before, from) {
   const read = (query) => get(base + '/spans', { ...query, limit: ROWS });
   if (!from) return { spans: (await read({ before })).spans };
@@ -119,7 +119,7 @@ const meta = (s) => [
 ].filter(Boolean).map((each) => html`<span>${each}</span>`);
 
 const head = (d, page) => html`<div class="top"><div><div class="row"><h1 class="mono">${d.s.session_id}</h1>${status(d.s.status, true)}</div><div
-  class="meta">${meta(d.s)}</div>${d.s.agent?.prompt ? html`<p class="small dim">“${d.s.agent.prompt}”</p>` : ''}${bar(d.s.progress)}</div>${page.may('operator') ? buttons(d, page) : ''}</div>`;
+  class="meta">${meta(d.s)}</div>${d.s.agent?.prompt ? html`<p class="small dim">“${d.s.agent.prompt}”</p>` : ''}${bar(d.s.progress)}</div>${buttons(d, page)}</div>`;
 
 export const keys = { p: (page) => page.may('operator') && can(page.data.s).pause && ask('pause', page.data, page) };
 

@@ -1,10 +1,12 @@
 // Sessions: the whole list, filtered by the address so that it can be shared, with verbs for what is selected.
 import { html } from './marks.js';
 import { repeat } from './vendor/directives/repeat.js';
-import { get, of, post } from './api.js';
+import { get, of, post, upload } from './api.js';
 import { at, status, STATUSES } from './shapes.js';
 import { counted, money, number, sum, time } from './words.js';
 import { why } from './dialog.js';
+import { href } from './compare.js';
+import { tell } from './toast.js';
 
 const KEPT = 'pausepoint.columns';
 const VERBS = { Pause: 'paused', Resume: 'resumed', Cancel: 'cancelled' };
@@ -93,6 +95,7 @@ function acts(page, asked) {
   const which = page.may('operator') && whom(asked);
   return which ? html`<div class="row acts"><span class="dim">${which.ids ? `${number(selected.size)} selected` : 'All that match'}</span>
     ${Object.keys(VERBS).map((say) => html`<button class="b" @click=${() => ask(page, say, which)}>${say}…</button>`)}
+    ${selected.size === 2 ? html`<a class="b" href=${href(Object.fromEntries(['one', 'other'].map((name, n) => [name, which.ids[n]])))}>Compare</a>` : ''}
     <button class="b quiet" ?hidden=${!which.ids} @click=${() => { selected.clear(); page.draw(); }}>Clear</button></div>` : '';
 }
 
@@ -106,6 +109,25 @@ function ask(page, say, which) {
     send: ({ reason }) => { selected.clear(); return page.act(() => send({ reason }), said); },
   });
 }
+
+// Import a session from a file that an export wrote.
+const bring = (page) => page.ask({
+  title: 'Import a session', say: 'Import',
+  body: () => html`<p class="dim">From a file that <b>Export</b> or <code>pausepoint export</code> wrote, with its children, its history and its files. It
+      has the status that it had then: a paused session stays paused, and one that sleeps wakes at its time.</p>
+    <label class="field">File<input class="in" type="file" name="file" required></label>
+    <label class="field">Id, if it should get another one<input class="in mono" name="session_id" maxlength="120" autocomplete="off"></label>
+    <label class="field">Folder for its artifacts, if it publishes any<input class="in mono" name="folder" autocomplete="off"
+      placeholder="Relative to the folder in which the server was started"></label>`,
+  send: async ({ file, session_id, folder }) => {
+    const added = await upload('/imports', file, { session_id, folder });
+    tell(`${added.session_id} is imported. It is ${added.status}.`);
+    page.go('#' + of(added.session_id));
+  },
+});
+
+// An import may be of any owner.
+const importing = (page) => page.may('admin') && page.me.owner == null && !selected.size ? html`<button class="b" @click=${() => bring(page)}>Import…</button>` : '';
 
 // 12 of 14 sessions will be paused; then how many will not, and why.
 function report({ done, skipped, refused }, past) {
@@ -137,8 +159,8 @@ const table = (page, sessions) => html`<table>
 
 const EMPTY = html`<p class="empty"><b>No session matches</b><a href="#/start">Start one</a> here or with <code>pausepoint run</code>, or <a href="#/sessions">show all</a>.</p>`;
 
-export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}${page.may('operator') ?
-  html`<a class="b main" href="#/start${asked.workflow ? `?workflow=${encodeURIComponent(asked.workflow)}` : ''}">Start a session</a>` : ''}</div>${filters(page, asked)}
+export const view = ({ asked, damaged, sessions, next }, page) => html`<div class="top"><h1>Sessions</h1>${acts(page, asked)}<div class="row acts more">${importing(page)}${page.may('operator') ?
+  html`<a class="b main" href="#/start${asked.workflow ? `?workflow=${encodeURIComponent(asked.workflow)}` : ''}">Start a session</a>` : ''}</div></div>${filters(page, asked)}
   ${damaged.map(({ error }) => html`<div class="note bad" role="alert"><p>${error}</p></div>`)}
   <section class="sheet" aria-label="List of sessions">${sessions.length ? table(page, sessions) : EMPTY}
     <footer class="row"><a class="b tiny" href=${address(page)} ?hidden=${!asked.after}>First page</a>

@@ -35,7 +35,7 @@ export async function load({ s: { session_id: id }, points, query, before }) {
   return { places, i, point, values: point ? await read(id, point.seq) : present, former: former && await read(id, former.seq) };
 }
 
-function changed(former = '', value = '') {
+export function changed(former = '', value = '') {
   const [a, b] = [former, value].map((each) => typeof each === 'string' ? each : shown(each).replaceAll(',\n', '\n'));
   return a.includes('\n') && b.includes('\n') ? diff(a, b) : html`<span class="was">${a}</span>${a && ' '}<span class="is">${b}</span>`;
 }

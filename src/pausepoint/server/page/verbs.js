@@ -6,6 +6,7 @@ import { capital, counted, local, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
 import { drawn, forget, readValue } from './form.js';
 import { Large, read } from './state.js';
+import { href } from './compare.js';
 import { tell } from './toast.js';
 
 const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad', redact: 'quiet bad' };
@@ -24,8 +25,11 @@ const button = (verb, d, page) => html`<button class="b ${KINDS[verb] ?? ''}" @c
 const leave = (d, page) => html`<a class="b quiet" href=${address(of(d.s.session_id) + '/export')} download>Export</a>${d.points ? button('redact', d, page) : ''}<button
   class="b quiet bad" @click=${() => remove(d, page)}>Delete…</button>`;
 
-export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may ? button(verb, d, page) : '')}${
-  page.may('admin') ? leave(d, page) : ''}</div>`;
+// A fork is compared with its source, unless the person names another session.
+const compare = ({ s: { session_id: id, origin } }) => html`<a class="b quiet" href=${href(origin ? { one: origin.session_id, other: id } : { one: id })}>Compare</a>`;
+
+export const buttons = (d, page) => html`<div class="row acts">${Object.entries(can(d.s)).map(([verb, may]) => may && page.may('operator') ? button(verb, d, page) : '')}${
+  d.points ? compare(d) : ''}${page.may('admin') ? leave(d, page) : ''}</div>`;
 
 // Say what would be deleted, with its children. The person types the id, because nothing brings it back.
 function remove({ s: { session_id: id } }, page) {
