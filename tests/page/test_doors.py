@@ -334,7 +334,7 @@ def test_a_comparison_begins_with_two_selected_sessions_or_with_two_ids(person: 
 def test_an_answer_link_is_made_on_the_page_and_answers_its_question(person: Person, chrome: Browser) -> None:
     question = asked(person.server, brief, "brief-1", topic="octopus")
     person.open(INBOX)
-    person.question("Which tone?").get_by_role("button", name="Answer link").click()
+    person.question("Which tone?").get_by_role("button", name="Share").click()
     person.dialog.get_by_label("Who answers").fill("Ann <b>\u202e")
     person.dialog.get_by_label("The link ends after").select_option(label="1 day")
     person.dialog.get_by_role("button", name="Make the link").click()
@@ -349,7 +349,7 @@ def test_an_answer_link_is_made_on_the_page_and_answers_its_question(person: Per
         visitor = Person(outside.new_page(), person.server)
         visitor.page.goto(address.input_value())
         visitor.wait(INBOX)
-        expect(visitor.button("Answer link")).to_have_count(0)
+        expect(visitor.button("Share")).to_have_count(0)
         visitor.question("Which tone?").get_by_role("radio", name="formal").check()
         visitor.question("Which tone?").get_by_role("button", name="Answer").click()
         expect(visitor.heading).to_have_text("Thank you")
@@ -369,7 +369,7 @@ def test_a_person_who_may_only_answer_makes_no_links(chrome: Browser, server: Se
     with visit(chrome, server) as person:
         person.sign_in(server.token("answerer"), INBOX)
         expect(person.question("Which tone?")).to_be_visible()
-        expect(person.button("Answer link")).to_have_count(0)
+        expect(person.button("Share")).to_have_count(0)
 
 
 @pytest.mark.browser

@@ -97,7 +97,7 @@ export function question(q, page, isBrief) {
   const size = q.kind === 'confirm' ? 1 : Object.keys(q.answer_schema?.properties ?? {}).length;
   return html`<article class="q" data-row tabindex="-1" aria-label=${next_question}><h2 class="ask">${next_question}</h2><div class="where">${page.me.question ?
     '' : html`<a class="mono" href="#${of(session)}">${session}</a>`}<span>${facts.filter(Boolean).join(' · ')}</span>${
-    closed || page.me.question || !page.may('operator') ? '' : html`<button class="b tiny quiet more" @click=${() => link(q, page)}>Answer link…</button>`}</div>
+    closed || page.me.question || !page.may('operator') ? '' : html`<button class="b tiny quiet more" @click=${() => link(q, page)}>Share…</button>`}</div>
     ${refusal.text && refusal.field == null ? html`<p class="note bad" role="alert">${refusal.text}</p>` : ''}
     ${isApproval(q.payload) ? approval(q, page) : known('Details', q.payload)}${known('Collected so far', collected && JSON.parse(collected))}
     ${isBrief ? '' : known('What the step knew', '', (event) => showState(event, id))}
