@@ -29,7 +29,6 @@ def pretended(program: str, platform: str = "win32") -> subprocess.CompletedProc
     return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "program", ["import pausepoint", "from pausepoint import Engine", "from pausepoint.stores.sqlite import store"]
 )

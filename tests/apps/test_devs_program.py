@@ -342,6 +342,7 @@ def test_what_a_plan_ignores_and_what_belongs_to_tools_is_not_compared(here: Pat
         workspace.changes(plan)
 
 
+@pytest.mark.long
 def test_a_pause_after_a_kill_is_where_comparing_begins(devs: Devs, here: Path) -> None:
     devs.plan(task("a", run="false"))
     devs("run", "plan.json", code=1)

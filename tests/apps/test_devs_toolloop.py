@@ -39,6 +39,7 @@ def results(server: ModelServer) -> list[Any]:
     return [json.loads(each["content"]) for each in server.requests[-1]["messages"] if each["role"] == "tool"]
 
 
+@pytest.mark.long
 def test_a_model_does_a_task_with_its_tools(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX])
     server.will(
@@ -90,6 +91,7 @@ def test_a_tool_does_not_leave_the_workspace(server: ModelServer, here: Path, ca
     assert not (here / "out.txt").exists()
 
 
+@pytest.mark.long
 def test_a_tool_that_the_plan_does_not_give_is_refused(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX | {"tools": ["read"]}])
     server.will(calls("run", command="touch ran"), Says("No."))
@@ -112,6 +114,7 @@ def test_a_restricted_command_asks_and_a_no_is_for_the_model(server: ModelServer
     assert len(server.requests) == 3, "no exchange is paid for twice"
 
 
+@pytest.mark.long
 def test_commands_have_a_time_limit_and_the_model_has_turns(server: ModelServer, here: Path, call: Call) -> None:
     write_plan(here, [FIX | {"timeout": 0.2, "turns": 2}])
     server.will(calls("run", command="sleep 100"), calls("read", path="task.sh"))

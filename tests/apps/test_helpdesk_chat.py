@@ -46,6 +46,7 @@ async def test_the_samples_go_to_their_end_with_each_effect_once(
         assert heard == lines
 
 
+@pytest.mark.long
 @on_loop
 async def test_an_order_is_looked_up_and_one_that_nobody_knows_is_asked_for_again(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:
@@ -116,7 +117,6 @@ async def test_appointments_may_follow_one_another_and_end_with_the_day(tmp_path
         assert effects(chat.shop)["appointments"] == 4
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("amount", ["10 € of the 35.50 €", "€12345678901"])
 @on_loop
 async def test_an_amount_that_nobody_can_tell_is_asked_for_and_not_taken_for_all_of_it(
@@ -360,6 +360,7 @@ async def test_no_more_is_paid_back_than_was_paid(tmp_path: Path) -> None:
 # rounds, expiry, a person
 
 
+@pytest.mark.long
 @on_loop
 async def test_after_the_last_round_a_person_takes_over_with_everything_that_was_collected(tmp_path: Path) -> None:
     async with chatting(tmp_path, rounds=3) as chat:
@@ -414,6 +415,7 @@ async def _passes(chat: Chatting, clock: ManualClock, minutes: int) -> None:
         await asyncio.sleep(0.001)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.18", "S2.59")
 @pytest.mark.parametrize("confirming", [False, True])
 @on_loop
@@ -430,6 +432,7 @@ async def test_a_late_answer_is_told_so_and_never_taken_for_a_new_request(tmp_pa
         assert (await chat.says("where is A-1001?")).startswith("Order A-1001")
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.18", "S2.57", "S2.59")
 @pytest.mark.parametrize(("request_", "confirms", "table"), [
     ("refund B-2001, it is damaged", "Shall I refund 35.50 €", "refunds"),
@@ -569,6 +572,7 @@ async def test_two_channels_talk_to_one_chat_and_one_answer_counts(tmp_path: Pat
         assert shown.count("Order ") == 3
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "street", ["上海路 5", "Straße der Œuvre 7", "רחוב הרצל 12", "شارع الملك 9", "🐙 Lane 3", "Ǆ́ Road 1"]
 )

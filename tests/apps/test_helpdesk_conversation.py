@@ -82,7 +82,6 @@ async def test_a_late_or_repeated_message_never_answers_a_question_that_its_auth
         assert effects(chat.shop).total() == 1
 
 
-@pytest.mark.long
 @on_loop
 async def test_messages_in_a_row_give_the_values_that_are_asked_for_meanwhile(tmp_path: Path) -> None:
     async with chatting(tmp_path) as chat:

@@ -68,7 +68,6 @@ def test_a_day_written_in_any_way_is_that_day(day: date, data: st.DataObject) ->
     assert [found.value for found in dates(normal(text), TODAY)] == [day], text
 
 
-@pytest.mark.long
 @given(st.integers(1, 99), st.data())
 def test_so_many_days_or_weeks_ahead_are_counted_from_the_day_that_is_given(count: int, data: st.DataObject) -> None:
     words = [str(count), *([WORDS[count - 1]] if count <= 12 else [])]
@@ -124,7 +123,6 @@ def test_a_time_written_in_any_way_is_that_time(at: time, data: st.DataObject) -
     assert [found.value for found in times(text)] == [at], text
 
 
-@pytest.mark.long
 @given(st.sampled_from("ABCXZ"), st.integers(0, 9999), AROUND)
 def test_an_order_number_written_in_any_way_is_that_number(letter: str, count: int, around: str) -> None:
     expected = f"{letter}-{count:04}"

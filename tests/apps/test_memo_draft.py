@@ -355,6 +355,7 @@ async def test_a_model_writes_the_sections_and_the_same_validators_check_it(
     assert outcome.spent_usd == pytest.approx(0.24)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("said", "written"),
     [

@@ -32,6 +32,7 @@ def test_a_model_reads_every_passage_once_in_windows(monkeypatch: pytest.MonkeyP
     assert [[*part] for part, _ in found] == [["a-1"], ["a-2", "a-3"], ["b-1"], ["b-2"]]
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_sentences_that_a_model_quotes_are_the_findings_if_their_passages_have_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -58,6 +59,7 @@ async def test_the_sentences_that_a_model_quotes_are_the_findings_if_their_passa
     assert "$4.2 million" in found[0].sentence, "as the passage has it"
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_model_plans_searches_only_if_there_is_a_search_service(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -123,6 +125,7 @@ def test_tables_are_tables_with_figures_on_the_right_and_charts_have_one_bar_per
         assert chart(odd) == ""
 
 
+@pytest.mark.long
 @on_loop
 async def test_the_draft_has_a_page_for_the_reviewer_and_the_final_page_says_the_verdict(tmp_path: Path) -> None:
     desk = Desk(tmp_path, "Quietwater")

@@ -96,6 +96,7 @@ def test_a_memo_that_another_process_writes_is_left_to_it(here: Path, program: P
     assert program("Fernstone", "--resume") == f"✓ Memo already complete: {ONE}/4-final-draft.md\n"
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.107")
 def test_what_an_agent_takes_and_costs_is_told_as_it_ends(
     here: Path, program: Program, monkeypatch: pytest.MonkeyPatch
@@ -291,7 +292,6 @@ def test_the_command_that_is_printed_goes_on_wherever_the_memo_lies_and_whatever
 # review
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.67", "S4.69")
 def test_a_review_is_asked_for_survives_resumes_and_is_answered_with_the_command_that_is_printed(
     here: Path, program: Program
@@ -536,6 +536,7 @@ def test_fields_formats_settings_and_weights_of_the_readme_are_those_of_the_code
     assert variables == re.findall(r"PAUSEPOINT_SEARCH_\w+", search.__doc__ or "")
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.109", "S4.113")
 def test_the_commands_of_the_readme_do_what_it_says(here: Path, program: Program) -> None:
     commands = re.findall(r"^\$ python -m pausepoint\.apps\.memo(.*?)(?: +#.*)?$", README.read_text(), re.MULTILINE)

@@ -514,6 +514,7 @@ async def test_every_agent_can_be_where_another_store_goes_on_from_the_folder(
 # review
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.67", "S4.69", "S4.70")
 @on_loop
 async def test_a_low_score_waits_for_a_person_who_is_not_skipped_by_any_resume(tmp_path: Path, calls: Calls) -> None:

@@ -101,6 +101,7 @@ def test_the_headings_of_a_document_are_topics_and_sections(engine: BlockingEngi
     assert (file.filename, file.content_type) == (name, "text/markdown")
 
 
+@pytest.mark.long
 @needs_slides
 def test_slides_are_sections_of_one_topic(engine: BlockingEngine, tmp_path: Path) -> None:
     path = made(tmp_path / "week-1.pptx", SLIDES)

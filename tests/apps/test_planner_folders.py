@@ -124,6 +124,7 @@ def test_a_folder_without_files_and_one_with_too_many_are_refused(
 # a session
 
 
+@pytest.mark.long
 def test_a_file_of_a_folder_is_a_chapter_with_the_title_of_its_text_or_its_metadata_or_its_name(
     engine: BlockingEngine, tmp_path: Path
 ) -> None:
@@ -165,6 +166,7 @@ def test_chapters_of_a_few_words_are_studied_if_their_folder_has_no_others(
     assert [(each.filename, each.why) for each in state.set_aside] == [("c.md", "next to no text")]
 
 
+@pytest.mark.long
 def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(
     here: Path,
     call: Call,
@@ -184,6 +186,7 @@ def test_a_folder_is_added_again_with_its_new_chapters_in_their_places(
     assert [each["topic"] for each in plan["estimation_state"]["topic_estimates"]] == ["Two", "Three", "Ten"]
 
 
+@pytest.mark.long
 def test_a_chapter_that_has_changed_is_replaced_and_not_added(here: Path, call: Call) -> None:
     folder = written(here / "book", {"1.md": chapter("One"), "sub/2.md": chapter("Two")})
     assert call("create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20").code == 3
@@ -206,6 +209,7 @@ def test_a_chapter_that_has_changed_is_replaced_and_not_added(here: Path, call: 
     assert [each["topic"] for each in found] == ["First", "Three", "Second"]
 
 
+@pytest.mark.long
 def test_a_folder_is_material_from_the_start_and_some_files_are_a_book_on_request(
     here: Path,
     call: Call,
@@ -234,6 +238,7 @@ def test_an_empty_folder_is_refused_before_anything_is_stored(here: Path, call: 
 # removing and replacing
 
 
+@pytest.mark.long
 def test_a_removed_file_is_gone_from_the_plan_and_the_marks_of_a_replaced_one_stay(
     here: Path,
     call: Call,
@@ -269,6 +274,7 @@ def test_a_file_is_removed_before_the_session_has_begun(here: Path, call: Call) 
     assert [each["source_files"] for each in found["estimation_state"]["topic_estimates"]] == [["b.md"]]
 
 
+@pytest.mark.long
 def test_a_book_follows_its_folder(here: Path, call: Call) -> None:
     folder = written(here / "book", {"1.md": chapter("One"), "2.md": chapter("Two"), "3.md": chapter("Three")})
     made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
@@ -281,6 +287,7 @@ def test_a_book_follows_its_folder(here: Path, call: Call) -> None:
     assert [each["topic"] for each in found["estimation_state"]["topic_estimates"]] == ["Second", "Three", "Four"]
 
 
+@pytest.mark.long
 def test_folders_of_one_name_are_two_books(here: Path, call: Call) -> None:
     for course in ("calc", "phys"):
         written(here / course / "notes", {"1.md": chapter(f"First {course}"), "2.md": chapter(f"Second {course}")})
@@ -298,6 +305,7 @@ def test_folders_of_one_name_are_two_books(here: Path, call: Call) -> None:
     assert call("remove", "s1", "calc/notes").code == 0
 
 
+@pytest.mark.long
 def test_a_folder_with_the_name_of_a_book_of_another_course_is_a_book_of_its_own(here: Path, call: Call) -> None:
     for course in ("calc", "phys"):
         written(here / course / "notes", {"1.md": chapter(f"First {course}")})
@@ -313,6 +321,7 @@ def test_a_folder_with_the_name_of_a_book_of_another_course_is_a_book_of_its_own
     assert books == ["notes", "notes", "phys/notes"]
 
 
+@pytest.mark.long
 def test_two_chapters_of_one_name_in_a_book_are_refused(here: Path, call: Call) -> None:
     written(here, {"a/1.md": chapter("A"), "b/1.md": chapter("B"), "c/2.md": chapter("C"), "d/2.md": chapter("D")})
     written(here / "d", {"1.md": chapter("E")})
@@ -327,6 +336,7 @@ def test_two_chapters_of_one_name_in_a_book_are_refused(here: Path, call: Call) 
     assert "c/2.md: Book 'd' has '2.md' already. To replace all of it, name the book: " in refused.err
 
 
+@pytest.mark.long
 def test_a_folder_in_the_place_of_a_file_keeps_its_role_and_says_what_is_not_read(here: Path, call: Call) -> None:
     written(here, {"a.md": chapter("A"), "old.md": "1. Integrate x.", "new/1.md": "1. Solve y.", "new/2.png": "x"})
     made = ["create", "--session-id", "s1", "--course", "a:A:2031-01-01", "--start", "2030-12-20"]
@@ -379,6 +389,7 @@ def test_a_text_in_another_encoding_is_read_as_its_words(tmp_path: Path, charset
     assert (found.decode("utf-8-sig"), kind) == (text, "text/markdown")
 
 
+@pytest.mark.long
 def test_a_text_in_another_encoding_is_a_file_of_a_session(engine: BlockingEngine, tmp_path: Path) -> None:
     path = tmp_path / "notes.md"
     path.write_bytes(f"# Größen\n\n{WORDS}\nDie Länge ist eine Größe.".encode("latin-1"))

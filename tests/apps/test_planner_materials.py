@@ -136,6 +136,7 @@ LINES = st.lists(
 )
 
 
+@pytest.mark.long
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=LINES, times=st.integers(1, 12), size=st.sampled_from([1, 3, 20]))
 def test_the_windows_of_a_text_are_the_text(tmp_path: Path, lines: list[str], times: int, size: int) -> None:
@@ -404,6 +405,7 @@ def test_topics_of_one_name_stay_topics_of_their_own(
     assert found == ["The songs of whales", "The songs of whales (2)"]
 
 
+@pytest.mark.long
 def test_a_model_that_is_busy_is_waited_for(
     tmp_path: Path, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

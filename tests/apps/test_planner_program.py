@@ -197,6 +197,7 @@ def test_a_student_with_one_plan_names_no_session_and_sees_no_steps(
     assert [path.name for path in (here / "planner").rglob("*.*")] == ["my notes.md"]
 
 
+@pytest.mark.long
 def test_every_command_has_help_and_json_and_errors_in_json(here: Path, call: Call, forks: Forks) -> None:
     documented = [code(row[0])[0] for row in rows(section(README, "Commands"))]
     assert documented == list(main.commands)
@@ -257,6 +258,7 @@ def test_a_wrong_command_says_what_is_wrong_and_changes_nothing(
     assert call("document", "s1").out == before
 
 
+@pytest.mark.long
 def test_an_exam_that_covers_what_there_is_not_holds_the_session_and_is_refused_later(here: Path, call: Call) -> None:
     calc = [
         "--course",

@@ -61,6 +61,7 @@ def mark(engine: BlockingEngine, *words: str, status: Any = "done", on: date = F
 # marks
 
 
+@pytest.mark.long
 def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: BlockingEngine) -> None:
     before = planned(engine)
     first = work(before)[0]
@@ -79,6 +80,7 @@ def test_what_is_done_stays_done_and_the_next_plan_has_what_is_left(engine: Bloc
     assert replanned.user_inputs.progress == after.user_inputs.progress
 
 
+@pytest.mark.long
 def test_a_day_a_topic_or_a_part_of_its_name_can_be_marked(engine: BlockingEngine) -> None:
     before = planned(engine)
     day = work(before)[0].date

@@ -242,6 +242,7 @@ def test_a_server_that_is_killed_after_a_mark_has_it_and_writes_it_when_it_is_ba
 # the command
 
 
+@pytest.mark.long
 def test_the_command_prints_a_link_and_revokes_it(here: Path, call: Call) -> None:
     courses = [f"--course={each['course_id']}:{each['course_name']}:2031-01-01" for each in (CALC, HIST)]
     assert call("run", "--session-id", "spring", *courses, "--start", "2030-12-20", "--store", "store.db").code == 0

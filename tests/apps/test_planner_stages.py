@@ -51,6 +51,7 @@ def test_only_the_listed_transitions_are_allowed() -> None:
                 stages.moved(one, other)
 
 
+@pytest.mark.long
 @pytest.mark.covers("S3.51", "S3.52", "S3.53", "S3.54", "S3.55", "S3.56", "S3.57")
 def test_a_session_goes_through_all_stages_in_their_order(engine: BlockingEngine, tmp_path: Path) -> None:
     """With a plan that is revised once."""
@@ -339,6 +340,7 @@ def test_an_ended_session_takes_its_files_and_plans_along_and_says_so_last(
     assert [event.summary for event in engine.session("s1").events()] == ["removed by ann: the term is over"]
 
 
+@pytest.mark.long
 def test_a_file_that_comes_while_another_holds_the_session_back_is_read_too(
     engine: BlockingEngine, chunks: Counter[str]
 ) -> None:

@@ -34,6 +34,7 @@ def question(tmp_path: Path) -> str:
     return id
 
 
+@pytest.mark.long
 def test_the_inbox_says_how_much_of_a_call_is_folded_and_how_to_see_all(tmp_path: Path, question: str) -> None:
     with Process("inbox", cwd=tmp_path, tty=True) as process:
         shown = " ".join(plain(process.wait().stdout).split())

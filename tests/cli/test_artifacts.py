@@ -155,6 +155,7 @@ def test_what_was_taken_in_is_said_with_what_it_costs(project: Project) -> None:
     assert "Adopted: nothing" in project("artifacts", "adopt", "fern").stdout
 
 
+@pytest.mark.long
 def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand, and long enough.")
     assert project("resume", "fern", "--by", "ada").code == 0
@@ -176,6 +177,7 @@ def test_accepted_edits_that_a_step_would_replace_are_listed_and_need_a_decision
     assert project("artifacts", "adopt", "fern").stdout.startswith("Adopted: memo.md")
 
 
+@pytest.mark.long
 def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand, and long enough.")
     assert project("resume", "fern", "--by", "ada").code == 0
@@ -187,6 +189,7 @@ def test_the_command_that_writes_missing_files_again_works_as_it_is_printed(proj
     assert (project("resume", "fern").code, project.calls()) == (0, [])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("words", ["show fern", "plan fern", "resume fern", "artifacts ls fern"])
 def test_a_folder_that_is_gone_is_named_with_a_command_that_helps(project: Project, words: str) -> None:
     project.file("").rename(project.path / "away")
@@ -199,6 +202,7 @@ def test_a_folder_that_is_gone_is_named_with_a_command_that_helps(project: Proje
     assert shlex.split(way)[-2:] == [*store]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.86")
 def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
     project.file("memo.md").write_text("x")
@@ -211,6 +215,7 @@ def test_show_and_plan_name_a_text_that_is_too_short(project: Project) -> None:
     assert run("artifacts", "adopt", "fern", cwd=project.path).stdout.startswith("Adopted: memo.md")
 
 
+@pytest.mark.long
 def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     project.file("memo.md").write_text("Memo: by hand.")
     done = project("resume", "fern")
@@ -223,6 +228,7 @@ def test_what_nobody_is_asked_about_is_said(project: Project) -> None:
     assert project.calls() == ["header"]
 
 
+@pytest.mark.long
 def test_a_resume_warns_of_code_that_has_changed_and_keeps_what_it_left(project: Project) -> None:
     code = project.path / "memo.py"
     code.write_text(code.read_text().replace('return f"# {company}"', 'return f"# The {company}"'))

@@ -118,6 +118,7 @@ def test_a_thousand_failed_sessions_are_retried_by_one_command(night: Night) -> 
     assert (empty.code, empty.stdout) == (0, "There is nothing to resume: no session matches.\n")
 
 
+@pytest.mark.long
 def test_a_command_that_was_killed_can_be_run_again_and_nothing_is_doubled(night: Night) -> None:
     night.fail(30)
     night.write("hold", "")
@@ -183,6 +184,7 @@ def test_sessions_are_handed_to_a_worker(night: Night) -> None:
     assert night.statuses() == {"completed": 5}
 
 
+@pytest.mark.long
 def test_one_session_is_handed_to_a_worker(night: Night) -> None:
     night.fail(1)
     with Process("worker", cwd=night.folder) as worker:
@@ -194,6 +196,7 @@ def test_one_session_is_handed_to_a_worker(night: Night) -> None:
     assert (refused.code, refused.stderr) == (2, "pausepoint: --detach and --wake cannot be used with --hand-over.\n")
 
 
+@pytest.mark.long
 def test_what_was_paused_by_a_filter_is_resumed_by_the_printed_command(night: Night) -> None:
     night.fail(2)
     with chdir(night.folder):

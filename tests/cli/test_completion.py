@@ -55,6 +55,7 @@ def test_zsh_and_fish_say_how_a_session_stands_beside_its_id(zoo: Zoo) -> None:
     assert line.startswith(f"plain,{ids['fail']}\tbrief failed at write ")
 
 
+@pytest.mark.long
 def test_workflows_targets_steps_and_statuses_are_offered(zoo: Zoo) -> None:
     folder, ids = zoo
     assert offered("ls --workflow b", folder) == ["brief"]

@@ -102,6 +102,7 @@ def test_set_takes_texts_and_json_by_the_type_of_the_field_and_goes_on_when_told
     assert (edited.data["by"], edited.data["reason"]) == (getpass.getuser(), "typo")
 
 
+@pytest.mark.long
 def test_an_edit_goes_on_here_with_run_as_far_as_it_is_told(place: Path) -> None:
     run("rewind", "one", "--to", "write#1", cwd=place)
     done = run("edit", "one", "--set", "topic=seals", "--run", "--pause-after", "review", "--json", cwd=place)
@@ -171,6 +172,7 @@ async def held_in_write(place: Path) -> AsyncIterator[tuple[Engine, Session[Any]
         office.held.clear()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_running_session_is_refused_or_with_force_paused_first(tmp_path: Path) -> None:
     async with held_in_write(tmp_path) as (_, session, gate):
@@ -236,6 +238,7 @@ def test_without_a_terminal_a_refused_text_is_kept_and_its_place_told(place: Pat
     assert kept.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.long
 def test_at_a_terminal_a_refused_text_is_offered_again(place: Path) -> None:
     change = editor(
         place, 'text = text.replace(\'"wanted": 2\', \'"wanted": "many"\')', "text = text.replace('\"many\"', '4')"
@@ -427,6 +430,7 @@ def test_a_rewind_to_a_number_with_run_redoes_it_here(place: Path) -> None:
     assert [event.data["reuse"] for event in events if event.event_type == "session.rewound"] == [True]
 
 
+@pytest.mark.long
 def test_a_rewind_sets_values_in_the_same_act(place: Path) -> None:
     before = look(place)
     assert call("rewind", "one", "--to", "write#1", "--set", "plan.pages=0", "--dry-run").exit_code != 0
@@ -544,6 +548,7 @@ def test_a_fork_stands_still_until_it_is_told_to_go_on(place: Path) -> None:
     assert (found.exit_code, said in found.stderr) == (5, True)
 
 
+@pytest.mark.long
 def test_a_fork_goes_on_at_once_with_run(place: Path) -> None:
     done = run("fork", "one", "--at-step", "finish", "--set", "topic=seals", "--session-id", "two", "--run", cwd=place)
     assert done.code == 0

@@ -47,6 +47,7 @@ def said(text: str) -> str:
     return " ".join(text.split()).lower()
 
 
+@pytest.mark.long
 def test_show_says_where_its_code_runs_and_answer_does_not_offer_to_run_it(store: Path, tmp_path: Path) -> None:
     code, out, _ = run("show", "t", cwd=tmp_path)
     assert (code, "Answer:" in out, "--run" in out) == (0, True, False)
@@ -59,6 +60,7 @@ def test_show_says_where_its_code_runs_and_answer_does_not_offer_to_run_it(store
     assert asyncio.run(visit(store, "t")) == "done"
 
 
+@pytest.mark.long
 def test_resume_withdraws_pauses_and_runs_nothing(store: Path, tmp_path: Path) -> None:
     (tmp_path / "agents.py").write_text(CODE)
     assert run("pause", "t", "--by", "ann", cwd=tmp_path).code == 0

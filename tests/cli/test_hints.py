@@ -87,6 +87,7 @@ def test_a_list_is_given_as_json_or_item_by_item(
     assert within(tmp_path / ".pausepoint" / "pausepoint.db", stored) == expected
 
 
+@pytest.mark.long
 def test_a_file_that_imports_a_workflow_means_its_own(tmp_path: Path) -> None:
     project(tmp_path)
     own = LISTS.replace("from pydantic", "from letter import letter\nfrom pydantic")
@@ -96,6 +97,7 @@ def test_a_file_that_imports_a_workflow_means_its_own(tmp_path: Path) -> None:
     assert "of letter" in run("run", "only.py", "--name", "Ada", cwd=tmp_path).stdout
 
 
+@pytest.mark.long
 def test_long_values_are_cut_folded_or_left_out(tmp_path: Path) -> None:
     (tmp_path / "survey.py").write_text(LISTS)
     angles = [f"angle number {number}" for number in range(100)]

@@ -114,6 +114,7 @@ def test_without_a_store_the_inbox_is_empty_and_nothing_is_made(tmp_path: Path) 
 # answering without a terminal
 
 
+@pytest.mark.long
 def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goes_on(folder: Path) -> None:
     done = run("run", "survey", "--how", "tone", "--session-id", "mine", cwd=folder)
     assert done.code == 3
@@ -129,6 +130,7 @@ def test_run_without_a_terminal_ends_with_3_and_the_command_that_answers_and_goe
     assert (done.code, found["status"], found["state"]["said"]) == (0, "completed", ["playful", 300])
 
 
+@pytest.mark.long
 def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(folder: Path) -> None:
     ids = asking(folder, "address")
     first = here(folder, "answer", "address", "--set", "street=Kai 鯨", "--set", "number=7", "--by", "ann", "--json")
@@ -143,6 +145,7 @@ def test_an_answer_is_recorded_once_with_who_gave_it_and_waits_for_who_drives(fo
     assert said(folder, "address") == {"street": "Kai 鯨", "number": 7, "kind": "home"}
 
 
+@pytest.mark.long
 def test_confirmations_are_approved_or_rejected_with_a_reason(folder: Path) -> None:
     ids = asking(folder, "refund", "tone")
     assert here(folder, "answer", "tone", "--approve").code == 2
@@ -154,6 +157,7 @@ def test_confirmations_are_approved_or_rejected_with_a_reason(folder: Path) -> N
     assert (done.code, json.loads(done.stdout)["state"]["said"]) == (0, True)
 
 
+@pytest.mark.long
 def test_parameters_are_set_one_by_one_and_an_answer_may_come_through_a_pipe(folder: Path) -> None:
     ids = asking(folder, "collect", "tone")
     done = here(folder, "answer", "collect", "--set", "street=Quay", "--run")
@@ -232,6 +236,7 @@ def test_run_asks_in_place_at_a_terminal_until_nothing_is_asked(folder: Path) ->
     assert [each["data"]["channel"] for each in answered] == ["cli", "cli"]
 
 
+@pytest.mark.long
 def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resume(folder: Path) -> None:
     left = talk(folder, "run", "survey", "--how", "call", "--session-id", "mine", says={"street (where": "\x04"})
     assert left.code == 3
@@ -244,6 +249,7 @@ def test_the_prompts_follow_the_schema_and_ctrl_d_leaves_the_question_for_a_resu
     assert (done.code, said(folder, "mine")) == (0, {"street": "Quay", "number": 7, "kind": "work"})
 
 
+@pytest.mark.long
 def test_answer_asks_at_a_terminal_and_drives_on_if_asked_to(folder: Path) -> None:
     asking(folder, "collect", "refund", "tags")
     says = {"street": "\n", "number": "\n", "Give at least one": "Quay\n7\n"}
@@ -321,6 +327,7 @@ def test_a_shell_is_offered_the_questions_that_wait_and_their_sessions(folder: P
         assert [each.partition(",")[2] for each in found] == offered
 
 
+@pytest.mark.long
 def test_a_program_has_the_commands_too_and_calls_itself(folder: Path) -> None:
     program = ("survey.py",)
     done = run("--how", "tone", "--session-id", "mine", cwd=folder, program=program)

@@ -13,6 +13,7 @@ from tests.cli.letter import letter
 from tests.cli.samples import STORE, execute, project, within
 
 
+@pytest.mark.long
 def test_limits_are_set_listed_and_removed(tmp_path: Path) -> None:
     folder = project(tmp_path)
     missed = run("limit", "set", "--queue", "gpu", "--most", "4", "--store", "mist.db", cwd=folder)

@@ -198,6 +198,7 @@ def test_a_resume_as_another_owner_is_refused_before_the_session_is_rewound(desk
     assert desk.sessions() == before
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.63")
 def test_ctrl_c_while_resuming_says_how_to_resume_and_exits_with_130(desk: Desk) -> None:
     session = desk.failed("write")
@@ -214,6 +215,7 @@ def test_ctrl_c_while_resuming_says_how_to_resume_and_exits_with_130(desk: Desk)
     assert resume_command(done.stdout) == ["resume", session, *TARGET]
 
 
+@pytest.mark.long
 def test_a_complete_session_is_said_to_be_complete_and_nothing_runs(desk: Desk) -> None:
     document = json.loads(run("run", "brief.py", "--topic", "otters", "--json", cwd=desk.root).stdout)
     desk.forget_calls()

@@ -153,6 +153,7 @@ def test_jsonl_is_every_event_and_last_how_it_stands(desk: Desk) -> None:
     assert outcome["status"] == "completed"
 
 
+@pytest.mark.long
 def test_a_failure_ends_with_the_reason_and_below_the_traceback_with_the_command_that_goes_on(desk: Desk) -> None:
     desk.breaks("write")
     code, out, err = run("run", "brief.py", "--topic", "otters", cwd=desk.root)
@@ -205,6 +206,7 @@ def test_a_run_that_stands_still_says_how_to_go_on_and_exits_with_3(desk: Desk) 
     assert desk.calls == []
 
 
+@pytest.mark.long
 def test_an_id_that_is_taken_goes_on_or_is_a_conflict(desk: Desk) -> None:
     desk.stored("mine")
     code, out, _ = run("run", "brief.py", "--topic", "otters", "--session-id", "mine", cwd=desk.root)
@@ -326,6 +328,7 @@ def test_a_forced_restart_and_a_session_to_store_paused_never_ask(desk: Desk, op
 # on a terminal
 
 
+@pytest.mark.long
 @pytest.mark.covers("S4.80")
 def test_a_terminal_shows_what_is_done_and_what_is_pending_and_at_the_end_when_it_ran(desk: Desk) -> None:
     desk.hold("write")

@@ -302,6 +302,7 @@ def test_values_are_cut_with_their_size() -> None:
     assert value("a\u009bb\nc") == r'"a‹U+009B›b\nc"'
 
 
+@pytest.mark.long
 def test_json_escapes_what_a_terminal_would_obey_and_still_means_the_same(tmp_path: Path) -> None:
     name = "Zo\u00eb \x9b31m\x7f \u202egnirts\u2066 \u2028 \ufeff"
     within(letters(tmp_path, ada=name), lambda engine: engine.session("ada").pause(reason=name))

@@ -213,6 +213,7 @@ def blocking() -> str:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["awaited", "blocking"])
 def test_a_debugger_in_a_step_has_the_terminal_for_itself(tmp_path: Path, name: str) -> None:
     (tmp_path / "look.py").write_text(DEBUGGED)

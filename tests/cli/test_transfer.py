@@ -182,6 +182,7 @@ def _sessions(store: str | Path) -> dict[str, str]:
     return within(store, look) if place_of(str(store)).exists else {}
 
 
+@pytest.mark.long
 def test_a_move_names_what_it_cannot_move_and_how_to_repeat_it(tmp_path: Path) -> None:
     letters(tmp_path, ada="Ada", ben="Ben")
     (tmp_path / "other").mkdir()

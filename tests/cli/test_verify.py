@@ -111,6 +111,7 @@ def test_redact_takes_a_file_away_for_good(tmp_path: Path) -> None:
     assert "asked for by Ada" in json.dumps(told)
 
 
+@pytest.mark.long
 def test_redact_takes_a_drawer_away_and_doctor_and_gc_know_those_of_the_store(tmp_path: Path) -> None:
     store = letters(tmp_path, ada="Ada")
     within(store, lambda engine: engine.drawer("lg", session="ada").put("k", b"secret"))

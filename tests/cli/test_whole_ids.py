@@ -192,7 +192,6 @@ def test_tools_for_models_change_no_session_by_the_beginning_of_an_id(tmp_path: 
     assert stored(store) == before
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("reply", "code", "status"), [("y\n", 0, "cancelled"), ("n\n", 4, "waiting"), ("\n", 4, "waiting")]
 )
@@ -206,7 +205,6 @@ def test_at_a_terminal_the_beginning_of_an_id_becomes_a_question(
     assert [info.status.value for info, _ in stored(store)] == [status, status], "all or none"
 
 
-@pytest.mark.long
 def test_a_verb_of_a_program_that_names_its_argument_otherwise_is_refused_and_asks_nothing(tmp_path: Path) -> None:
     store = make_store(tmp_path, NAME)
     (tmp_path / "own.py").write_text(OWN_PROGRAM)

@@ -72,6 +72,7 @@ def test_an_item_that_does_not_fit_is_named_by_its_place() -> None:
         LISTS.decode(wrong, "entries")
 
 
+@pytest.mark.long
 def test_the_limits_count_all_parts() -> None:
     with pytest.raises(OversizedValue, match="larger than"):
         LISTS.encode(MANY, "entries", Limits(value_bytes=len(STORED) - 1))

@@ -187,6 +187,7 @@ class Watch:
 WATCH = Watch()
 
 
+@pytest.mark.long
 @relaxed
 @given(VALUES | JSON)
 def test_reading_never_executes_compiles_or_imports_anything(value: Any) -> None:

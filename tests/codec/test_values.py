@@ -255,7 +255,6 @@ def test_nesting_up_to_the_limit_is_stored(annotation: Any) -> None:
     assert typed(annotation).decode(typed(annotation).encode(value, "x"), "x") == value
 
 
-@pytest.mark.long
 def test_validation_of_what_is_nested_too_deep_is_refused() -> None:
     for value in (deep(100_000), cyclic()):
         with pytest.raises(StateRefused, match=r"^x"):

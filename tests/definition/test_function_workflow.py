@@ -86,7 +86,6 @@ def test_it_can_be_called_directly() -> None:
     assert plain("ink") == "INK"
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_resume_repeats_no_operation_and_a_plan_counts_them(tmp_path: Path) -> None:
     ran: list[int] = []
@@ -165,7 +164,6 @@ def test_the_result_of_a_list_of_steps_is_its_final_state() -> None:
     assert outcome.result == Paper(title="x")
 
 
-@pytest.mark.long
 def test_the_result_is_not_input_and_input_is_checked() -> None:
     with pytest.raises(StateRefused, match="'result' is what workflow 'plain' returns, and cannot be input"):
         run(plain, store=":memory:", topic="x", result="y")
@@ -245,7 +243,6 @@ def test_the_names_that_are_taken_are_those_of_the_options() -> None:
     assert found | options(Context.call) | {"retry", "timeout"} == TAKEN
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_parked_session_survives_a_new_parameter_and_a_migration(tmp_path: Path) -> None:
     def first(topic: str) -> str:

@@ -14,6 +14,7 @@ from tools import api_reference
 from tools.api_reference import PAGE, PARTS, render, signatures, text
 
 
+@pytest.mark.long
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text("utf-8") == render(), "docs/api.md is not up to date; run: python -m tools.api_reference"
 

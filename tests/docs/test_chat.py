@@ -59,6 +59,7 @@ def test_a_chat_without_an_idempotency_key_is_caught(tmp_path: Path) -> None:
     assert folder.orders("payments") == ["refund for A-17"] * 2
 
 
+@pytest.mark.long
 def test_a_chat_without_message_ids_is_caught(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.replace("chat.py", "key=message_id, ", "")
@@ -72,6 +73,7 @@ def test_a_chat_without_message_ids_is_caught(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.long
 def test_silence_ends_a_chat(tmp_path: Path) -> None:
     folder = Folder(tmp_path)
     folder.replace("chat.py", "timedelta(days=7)", "timedelta(milliseconds=1)")

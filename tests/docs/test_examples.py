@@ -88,7 +88,6 @@ def commands_of_the_tour() -> list[list[str]]:
     return [shlex.split(line.removeprefix("$ "), comments=True) for line in shown.splitlines()]
 
 
-@pytest.mark.long
 @pytest.mark.covers("S4.57", "S4.113")
 def test_the_commands_of_the_tour_do_what_is_said(tmp_path: Path) -> None:
     source = blocks(TOUR)[0].source

@@ -576,6 +576,7 @@ def count(lines: list[str]) -> list[str]:
 COUNTING = Workflow("counting", state=Counter, steps=[count])
 
 
+@pytest.mark.long
 def test_a_backup_made_with_vacuum_into_is_a_whole_store(tmp_path: Path) -> None:
     database, backup = tmp_path / "pausepoint.db", tmp_path / "backup.db"
 

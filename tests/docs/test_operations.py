@@ -338,6 +338,7 @@ def queries() -> list[str]:
     return shown + [rule["expr"] for group in groups for rule in group["rules"]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("query", queries())
 def test_a_query_asks_for_figures_and_labels_that_are_exported(query: str, exported: dict[str, set[str]]) -> None:
     named = re.findall(r"pausepoint_\w+", query)

@@ -495,7 +495,6 @@ def test_running_a_session_that_pauses_returns_why(tmp_path: Path) -> None:
     assert outcome.state == Doc()
 
 
-@pytest.mark.long
 def test_threads_may_run_sessions_in_one_store_at_the_same_time(tmp_path: Path) -> None:
     workflow = Pipeline().workflow
     with ThreadPoolExecutor(4) as pool:

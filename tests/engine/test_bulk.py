@@ -345,7 +345,6 @@ async def test_failed_and_interrupted_sessions_are_handed_to_any_open_engine(sto
         assert [event.agent_name for event in asked] == ["ann"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_nothing_open_to_take_them_is_said(store: Any, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(selection, "PICK_UP", 0.05)

@@ -123,7 +123,6 @@ async def test_a_fork_whose_large_values_were_swept_meanwhile_is_refused(monkeyp
             await session.fork(session_id="two")
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_fork_onto_a_newer_definition_is_migrated(tmp_path: Path) -> None:
     async with Engine(tmp_path / "h.db") as engine:

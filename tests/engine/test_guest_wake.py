@@ -43,7 +43,6 @@ async def visit(engine: Engine, what: str) -> str:
     return str((await engine.session("t").stored()).values["answer"])
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("what", "result"), [("sleep", "None"), ("receive", "None"), ("back-off", "2")])
 @pytest.mark.parametrize("paused", [False, True])
 @on_loop

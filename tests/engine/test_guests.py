@@ -267,7 +267,6 @@ async def test_a_session_that_this_engine_holds_without_driving_it_can_be_visite
 # nobody else drives it
 
 
-@pytest.mark.long
 @on_loop
 async def test_no_waker_picks_up_a_guest_whatever_arrives(tmp_path: Path) -> None:
     @step(writes="answer")

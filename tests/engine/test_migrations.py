@@ -312,7 +312,6 @@ async def test_a_visit_that_was_open_goes_on_with_what_it_remembers(tmp_path: Pa
     assert done == ["one", "two"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_missing_migration_is_named_and_the_state_can_be_accepted_as_it_is(tmp_path: Path) -> None:
     path = tmp_path / "h.db"
@@ -363,7 +362,6 @@ async def test_a_field_that_the_model_lost_stays_in_the_store_and_comes_back_wit
         assert await engine.session("m-1").state() == Memo(topic="eels", trail=["a"])
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_migration_that_cannot_be_stored_never_happened(tmp_path: Path) -> None:
     from pausepoint.stores.sqlite import SqliteStore

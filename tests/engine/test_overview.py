@@ -95,7 +95,6 @@ async def check_stranded(url: str) -> None:
             assert await stranded() == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_session_in_a_queue_that_no_engine_drives_is_stranded(tmp_path: Path) -> None:
     await check_stranded(str(tmp_path / "store.db"))

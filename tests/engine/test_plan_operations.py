@@ -49,7 +49,6 @@ def rows(plan: Plan) -> list[tuple[str, str, int]]:
     return [(each.operation, each.verdict, each.count) for each in plan.operations]
 
 
-@pytest.mark.long
 @on_loop
 async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs_only_the_rest(tmp_path: Path) -> None:
     desk = Desk()
@@ -82,7 +81,6 @@ async def test_kept_results_and_the_open_question_are_listed_and_the_resume_runs
     assert desk.ran == ["TOPIC 3 formal"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path: Path) -> None:
     @workflow
@@ -110,7 +108,6 @@ async def test_what_was_answered_or_has_arrived_is_no_longer_waited_for(tmp_path
         ]  # fmt: skip
 
 
-@pytest.mark.long
 @on_loop
 async def test_items_that_failed_run_again_and_a_large_map_counts_too(tmp_path: Path) -> None:
     desk, clock = Desk(400), ManualClock()

@@ -173,7 +173,6 @@ async def test_a_parent_that_waits_leaves_its_slot_to_its_child(tmp_path: Path, 
         assert load.order == ["c0", "c1"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_the_waker_keeps_to_the_concurrency_of_its_engine(tmp_path: Path) -> None:
     load = Load()
@@ -335,7 +334,6 @@ async def test_a_damaged_limit_of_the_code_can_be_removed_and_is_stored_again(tm
         assert (await (await engine.start(w, name="a")).outcome()).status is Status.COMPLETED
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_move_and_an_export_keep_queues_and_limits(tmp_path: Path) -> None:
     w = jobs(Load(), limit=Limit(7))

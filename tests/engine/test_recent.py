@@ -37,6 +37,7 @@ async def write(ctx: Context) -> str:
 talk = Workflow("talk", state=Talk, steps=[hear, write], events=["talk.begun", "talk.further"])
 
 
+@pytest.mark.long
 @on_loop
 async def test_pages_backwards_add_up_to_the_history_with_its_messages() -> None:
     async with Engine(":memory:") as engine:

@@ -106,7 +106,6 @@ async def test_a_field_without_a_default_needs_a_value_that_the_model_admits() -
         assert await engine.store.get("c1") == before
 
 
-@pytest.mark.long
 @on_loop
 async def test_one_record_can_be_redacted_by_number_or_by_its_event(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
@@ -159,7 +158,6 @@ async def test_a_parked_session_goes_on_after_a_redaction_and_keeps_what_its_ope
         assert (await session.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_message_can_be_redacted_before_and_after_it_was_received(tmp_path: Path) -> None:
     @step(writes="score")
@@ -231,7 +229,6 @@ async def test_another_session_keeps_a_value_that_was_redacted_here(tmp_path: Pa
         assert (await engine.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_field_that_the_model_has_lost_can_be_redacted(tmp_path: Path) -> None:
     path = tmp_path / "store.db"

@@ -223,7 +223,6 @@ def test_a_negative_time_is_refused() -> None:
         Engine(":memory:", keep_for=-DAY)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     ("damage", "why"),
     [
@@ -273,7 +272,6 @@ async def test_many_expired_sessions_share_transactions_and_a_dry_run_weighs_the
         assert (await engine.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_large_values_are_swept_when_nothing_names_them_and_the_file_shrinks(tmp_path: Path) -> None:
     path = tmp_path / "store.db"

@@ -111,6 +111,7 @@ async def test_a_rewind_to_a_line_that_was_left_behind_brings_it_back() -> None:
         assert (await session.state(at_checkpoint="write#2")).topic == "squid"
 
 
+@pytest.mark.long
 @on_loop
 async def test_rewinds_over_many_key_frames_find_every_visit() -> None:
     async with Engine(":memory:") as engine:

@@ -184,6 +184,7 @@ async def parked(engine: Engine, session_id: str) -> Status:
     return info.status
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.1")
 @on_loop
 async def test_a_field_that_the_model_gained_gets_its_default_or_pauses_the_session_naming_it(tmp_path: Path) -> None:

@@ -200,7 +200,6 @@ async def test_it_needs_the_workflow_an_engine_that_drives_and_a_session(tmp_pat
     assert runs == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_ready_sessions_are_taken_and_what_cannot_run_here_is_given_back(tmp_path: Path) -> None:
     for name in ("one", "two", "paused", "damaged"):

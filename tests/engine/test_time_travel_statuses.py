@@ -126,7 +126,6 @@ async def _ends_well(stage: Stage, status: str) -> None:
     assert (await stage.session.outcome()).status is Status.COMPLETED, status
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("status", AFTER)
 @on_loop
 async def test_rewind(status: str, tmp_path: Path) -> None:

@@ -538,7 +538,6 @@ class Cut(SqliteStore):
         return await super().remember(key, digest, answer, *rest)
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_schedule_whose_move_was_cut_off_has_been_moved_once(tmp_path: Path) -> None:
     there = tmp_path / "there.db"

@@ -178,7 +178,6 @@ async def test_in_a_loop_a_step_may_be_put_in_ahead_of_the_position() -> None:
         assert (await session.state()).trail == ["a", "b", "c", "a", "new", "b", "c"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_renamed_step_keeps_its_visits_and_what_its_open_visit_remembers(tmp_path: Path) -> None:
     done: list[str] = []

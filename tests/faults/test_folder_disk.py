@@ -189,7 +189,6 @@ async def test_the_names_of_a_new_folder_and_of_its_parents_are_synced_before_a_
     assert [entries for entries in found if entries] == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_folder_whose_parents_are_not_synced_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pausepoint.stores.disk.sync_folder", lambda folder: None)

@@ -50,6 +50,7 @@ def test_a_process_that_is_killed_in_several_attempts_keeps_the_count(trials: Tr
     assert trials.kills >= len(rounds) * 1.5  # commits are counted per process, so a second point may not be reached
 
 
+@pytest.mark.long
 def test_an_engine_that_counts_attempts_in_memory_is_caught(trials: Trials) -> None:
     caught = trials.killed("op outer alone 4", twin="counts attempts in memory")
     assert trials.kills == 1

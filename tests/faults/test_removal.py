@@ -232,7 +232,6 @@ async def test_a_zombie_can_write_nothing_into_a_session_that_is_being_removed(t
     await zombie.bury()
 
 
-@pytest.mark.long
 @on_loop
 async def test_others_commit_between_the_batches_of_a_removal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(retention, "ROWS", 10)
@@ -269,7 +268,6 @@ async def test_others_commit_between_the_batches_of_a_removal(tmp_path: Path, mo
         assert len(await store.records(other.key, 1)) == other.seq
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_value_that_is_named_while_it_is_swept_is_not_lost(tmp_path: Path) -> None:
     data = b"large" * 1000

@@ -75,7 +75,6 @@ async def test_where_files_cannot_be_linked_a_fork_has_copies(tmp_path: Path, mo
         assert (tmp_path / copy.storage_uri).stat().st_mode & 0o777 == 0o400
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_fork_of_a_session_whose_file_is_missing_says_so_when_it_is_used(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
@@ -338,7 +337,6 @@ async def test_a_redacted_file_is_gone_with_its_name_and_its_bytes(tmp_path: Pat
         assert await read(session, again) == BINARY
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_file_can_be_redacted_by_its_event_as_well(tmp_path: Path) -> None:
     async with standing(tmp_path) as session:
@@ -350,7 +348,6 @@ async def test_a_file_can_be_redacted_by_its_event_as_well(tmp_path: Path) -> No
         assert not everything_in(tmp_path)
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_is_not_redacted_keeps_its_bytes(tmp_path: Path) -> None:
     async with open_engine(tmp_path / "hold.db", desk) as engine:

@@ -100,6 +100,7 @@ WRAPPERS: list[Callable[[str], str]] = [
 ]
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(
     options=st.lists(OPTION, max_size=3), rest=st.lists(PLAIN, max_size=2),

@@ -104,6 +104,7 @@ def moved(project: Path, command: HookCommand) -> None:
     file.path.write_bytes(file.with_hooks(command, "open"))
 
 
+@pytest.mark.long
 def test_each_fault_of_the_settings_is_named(installed: Path) -> None:
     file = installed / ".claude" / "settings.json"
     right = json.loads(file.read_text())
@@ -127,6 +128,7 @@ def test_each_fault_of_the_settings_is_named(installed: Path) -> None:
     assert checked(installed)[0] == 0
 
 
+@pytest.mark.long
 def test_a_missing_interpreter_or_hook_is_named(installed: Path, tmp_path: Path) -> None:
     right = hook_command("claude")
     moved(installed, right._replace(python=str(tmp_path / "gone")))

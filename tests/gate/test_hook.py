@@ -121,6 +121,7 @@ async def _exists(engine: Engine, session_id: str) -> bool:
     return session_id in {info.session_id for info in await engine.sessions()}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 @on_loop
 async def test_a_hook_ends_with_its_agent(project: Project, number: signal.Signals) -> None:

@@ -37,7 +37,6 @@ def settings(text: str | bytes | None) -> HookSettings:
     return HookSettings(CLAUDE, Path("settings.json"), text.encode() if isinstance(text, str) else text)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

@@ -139,6 +139,7 @@ async def test_a_restarted_mirror_continues_and_obeys_what_was_asked_meanwhile(
         assert read(client, "ben")["status"] == "completed"
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_request_takes_effect_once_and_is_never_overwritten(
     emulator: Emulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -476,7 +476,6 @@ def test_graphs_that_cannot_be_workflows_are_refused() -> None:
     workflow(graph.compile(checkpointer=InMemorySaver()), name="notes")
 
 
-@pytest.mark.long
 def test_without_the_extra_the_import_says_how_to_install_it() -> None:
     text = "import sys; sys.modules['langgraph'] = None; import pausepoint.integrations.langgraph"
     done = subprocess.run(

@@ -347,7 +347,6 @@ async def test_a_question_stays_open_if_the_server_is_killed_while_its_form_is_s
     assert await receipts(store) == [("ann", "mcp")]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (None, 0)])
 @on_loop
 async def test_a_signal_or_the_end_of_stdin_ends_the_server(

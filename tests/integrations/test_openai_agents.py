@@ -154,7 +154,6 @@ def test_a_run_gets_what_is_its_own(forks: ForkServer, tmp_path: Path, scene: st
     assert forks.start(f"{TRAPS}:alone", folder=str(tmp_path), scene=scene).wait() == 0
 
 
-@pytest.mark.long
 def test_the_benchmark_runs(forks: ForkServer, tmp_path: Path) -> None:
     figures = forks.start(f"{SCENES}:benchmark", folder=str(tmp_path)).hear()
     assert figures == dict.fromkeys(["alone", "sqlite", "step", "sqlite items", "our items"], 1)

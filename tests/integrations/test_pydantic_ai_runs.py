@@ -24,7 +24,6 @@ def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "ALLOW_MODEL_REQUESTS", False)
 
 
-@pytest.mark.long
 @on_loop
 async def test_each_run_has_its_own_id_which_is_the_same_when_the_step_runs_again() -> None:
     script = Script([[("look", {"at": 1})]])

@@ -249,7 +249,6 @@ async def test_an_engine_that_overtakes_itself_leaves_the_former_step() -> None:
         assert course(["wait"], path(["wait"])).same(outcome.state)
 
 
-@pytest.mark.long
 def test_a_resume_reaches_a_child_that_is_about_to_pause() -> None:
     finish = {"mode": "finish", "everything": False, "freeze": False}
     play(InMemory(), [start("call and wait"), on("pause", **finish), on("resume", **RESUME)])

@@ -156,7 +156,6 @@ class HandsOutGuests(MortalStore):
         return [await self.claim("t")] if row is not None and row.status is Status.READY else []
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("act", ["pause", "cancelled"])
 def test_a_store_that_hands_out_guests_is_caught(act: Act, tmp_path: Path) -> None:
     guest = Disturbed(tmp_path / "h.db", HandsOutGuests)

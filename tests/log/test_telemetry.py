@@ -296,7 +296,6 @@ def test_metrics_count_what_happened(seen: Telemetry) -> None:
     ]
 
 
-@pytest.mark.long
 def test_the_table_of_metrics_is_what_is_measured(seen: Telemetry) -> None:
     run_everything()
     measured = {name: {key for point in points for key in point.attributes} for name, points in seen.points().items()}

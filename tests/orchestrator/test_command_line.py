@@ -64,7 +64,6 @@ def at_80_columns(folder: Path) -> str:
         return plain(process.wait().stdout)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("session_id", [None, "release-7"])
 @on_loop
 async def test_who_knows_the_name_of_an_orchestrator_pauses_its_runs_by_that(

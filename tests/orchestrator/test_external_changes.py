@@ -53,7 +53,6 @@ async def paused_opening(shop: Shop, call: str) -> None:
     await pausing
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_run_that_another_process_worked_on_meanwhile_can_be_started_and_paused_here(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db") as engine:
@@ -91,7 +90,6 @@ async def test_a_button_that_was_pressed_long_ago_stops_what_another_process_wor
         assert not elsewhere.calls["c/second"]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_run_that_somebody_else_paused_is_resumed_by_who_has_not_looked_since(tmp_path: Path) -> None:
     async with Engine(tmp_path / "hold.db") as engine, Engine(tmp_path / "hold.db", signals=False) as other:
@@ -103,7 +101,6 @@ async def test_a_run_that_somebody_else_paused_is_resumed_by_who_has_not_looked_
         assert (await shop.run.outcome()).counts == {"done": 5}
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_run_that_was_resumed_right_after_somebody_paused_it_is_not_paused_again(tmp_path: Path) -> None:
     """While this process looks at what was paused, another one has the run go on."""
@@ -214,7 +211,6 @@ async def test_who_waits_for_a_run_of_another_process_says_nothing_of_its_pause_
         assert (len(paused), waits.heard) == (1, paused)
 
 
-@pytest.mark.long
 @on_loop
 async def test_if_the_process_that_works_on_a_run_says_nothing_of_a_pause_the_other_one_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -116,7 +116,6 @@ async def test_pause_and_resume_are_the_controllers() -> None:
         assert (await shop.run.outcome()).counts == {"done": 5}
 
 
-@pytest.mark.long
 @pytest.mark.covers("S5.11", "S5.37", "S5.38", "S5.40", "S5.42", "S5.18")
 @on_loop
 async def test_a_pause_lets_the_calls_end_begins_nothing_and_keeps_what_is_pending(tmp_path: Path) -> None:

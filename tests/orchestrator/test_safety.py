@@ -45,7 +45,6 @@ STOPS = {
 TASKS = [Task(id=f"t{n}") for n in range(9)]
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("stop", STOPS)
 @on_loop
 async def test_a_run_in_trouble_pauses_with_the_reason_before_it_begins_anything_else(

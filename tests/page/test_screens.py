@@ -97,6 +97,7 @@ def test_a_screen_is_quiet_fits_the_window_and_has_no_barrier(ann: Person, scree
     assert faults(ann, (sample,)) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("screen", "heading", "regions"),
     [
@@ -251,6 +252,7 @@ def test_a_person_who_is_not_signed_in_sees_how(chrome: Browser, shown: Served) 
         assert faults(person, LOOKS[::3]) == {}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("path", ["/nowhere", "/sessions/none", "/inbox/q_none", "/sessions/%E0%A4%A", "/sessions/%"])
 def test_an_address_that_leads_nowhere_says_so(ann: Person, path: str) -> None:
     ann.page.goto(f"{ann.server.base}/#{path}")

@@ -173,6 +173,7 @@ def test_the_page_has_at_most_250_kb(ann: Person) -> None:
     assert sum(sizes.values()) <= 250 * 1024, sum(sizes.values())
 
 
+@pytest.mark.long
 def test_an_agent_at_the_gate_offers_no_verb_that_cannot_change_it(ann: Person) -> None:
     async def work() -> None:
         state = {"kind": "claude", "session": "ada"}

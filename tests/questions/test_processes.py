@@ -56,6 +56,7 @@ def test_fifty_processes_answer_one_question_at_once_and_one_of_them_wins_and_it
     assert lines(log) == ["before", f"used {winner}"]
 
 
+@pytest.mark.long
 @pytest.mark.covers("S2.32", "S2.38")
 def test_the_process_that_asked_is_killed_and_another_one_goes_on_with_the_answer(
     server: ForkServer, tmp_path: Path

@@ -82,7 +82,6 @@ async def test_an_answer_that_arrives_while_another_one_is_refused_counts(
         assert (await engine.verify()).ok
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_step_that_catches_used_up_rounds_goes_on_and_stays_on_that_way() -> None:
     async def ask(ctx: Context) -> str:

@@ -150,7 +150,6 @@ async def test_input_that_the_childs_model_refuses_fails_the_step_and_makes_no_c
         assert await session.children() == []
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_blocking_step_and_a_map_item_can_call() -> None:
     family = Family()

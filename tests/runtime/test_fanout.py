@@ -13,7 +13,6 @@ from tests.support.loop import on_loop
 from tests.support.twice import State, Twice, run
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("concurrency", [1, 3, 50])
 @on_loop
 async def test_a_map_runs_every_item_at_most_so_many_at_a_time_and_returns_them_in_order(concurrency: int) -> None:

@@ -396,6 +396,7 @@ async def test_a_wait_that_has_begun_or_belongs_to_another_step_cannot_race() ->
         assert await got(session) == ["hello"]
 
 
+@pytest.mark.long
 def test_a_crash_at_any_write_of_a_race_delivers_every_message_once() -> None:
     async def play(session: Session[Any]) -> None:
         for text in ("1", "2"):

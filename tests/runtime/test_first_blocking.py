@@ -70,6 +70,7 @@ async def test_questions_race_by_position_and_the_losers_close() -> None:
         assert (await session.outcome()).state.got == [0, 3, "next"]
 
 
+@pytest.mark.long
 def test_every_crash_point_gives_the_same_winner() -> None:
     def race(ctx: BlockingContext) -> First[Any]:
         return ctx.first(reply=lambda: ctx.receive(timeout=3600), late=lambda: ctx.sleep(3600))

@@ -552,7 +552,6 @@ async def test_a_keeper_that_is_killed_leaves_the_session_to_others_without_a_cr
         assert (outcome.status, box.ran) == (Status.COMPLETED, [1, 2, 3, 4, 5, 6])
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "KEEPER_PATIENCE", 0.05)
@@ -569,6 +568,7 @@ async def test_a_keeper_that_does_not_react_loses_the_session(tmp_path: Path, mo
         assert keeper._service.driver.troubles == {}
 
 
+@pytest.mark.long
 @on_loop
 async def test_sessions_that_are_paused_and_resumed_at_random_do_each_operation_once(tmp_path: Path) -> None:
     ran: list[tuple[str, int]] = []

@@ -290,7 +290,6 @@ async def test_kill_9_around_the_commit_that_takes_a_message_in_leaves_it_receiv
         assert (await history(session)).count("operation.completed") == 2
 
 
-@pytest.mark.long
 @on_loop
 async def test_what_waits_behind_a_message_is_not_read_to_receive_it() -> None:
     chatting = Chatting()

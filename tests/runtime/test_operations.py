@@ -455,7 +455,6 @@ async def test_a_plain_step_is_told_that_it_cannot_do_an_async_function() -> Non
     assert "is a def step and cannot run the async function" in outcome.failure.message
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_error_inside_a_plain_steps_map_is_raised_in_the_step() -> None:
     def fetch(name: str) -> str:

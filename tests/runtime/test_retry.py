@@ -126,7 +126,6 @@ async def test_an_error_that_says_how_long_to_wait_is_believed(asked: Any) -> No
     assert clock.slept == [120]
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_map_is_tried_again_only_if_that_could_mend_each_of_its_failed_items() -> None:
     tries: Counter[str] = Counter()

@@ -198,6 +198,7 @@ async def test_a_long_record_is_sent_without_its_middle() -> None:
     assert len(text) < 4_100
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_flood_of_lines_leaves_room_for_text_and_says_that_lines_are_left_out() -> None:
     @step(writes="n")

@@ -88,6 +88,7 @@ def recorded(server: Served) -> Recorded:
     return Recorded(server)
 
 
+@pytest.mark.long
 def test_nothing_is_missing_or_double_after_a_break_at_any_byte(recorded: Recorded) -> None:
     assert len(recorded.bytes) > 2000
     assert recorded.broken() == []
@@ -115,7 +116,6 @@ def test_a_connection_that_breaks_continues(server: Served, recorded: Recorded) 
             assert sorted(map(told, reader.lines)) == recorded.known, cut
 
 
-@pytest.mark.long
 def test_events_that_a_client_has_from_the_store_do_not_move_its_mark_back() -> None:
     class Seen:
         cursor = "1"

@@ -83,7 +83,6 @@ def test_a_large_file_is_streamed_and_known_content_is_kept_once(server: Served)
         check_problem(client.post("/sessions/one/files", params=wrong, content=b"x"), 422)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize(
     "path",
     ["../store.db", "%2e%2e/store.db", "..%2fstore.db", "%2Fetc%2Fpasswd", "letter.html%00", "link.html",

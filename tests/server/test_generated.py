@@ -38,6 +38,7 @@ def lies(document: dict[str, Any]) -> None:
     document["components"]["schemas"]["http_workflows"]["required"] = ["nonsense"]
 
 
+@pytest.mark.long
 def test_answers_that_are_not_described_are_noticed(sent: Requests) -> None:
     other = Requests(sent.server, lies)
     for path in ("/sessions/{session_id}", "/me", "/workflows"):

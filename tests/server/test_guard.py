@@ -43,7 +43,6 @@ def test_two_hosts_and_none_are_refused(server: Served) -> None:
         assert answer.split()[1] in ("400", "421"), answer
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("method", ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"])
 @pytest.mark.parametrize(
     "origin",

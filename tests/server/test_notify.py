@@ -161,6 +161,7 @@ def test_a_link_answers_its_question_and_ends_with_it(tmp_path: Path, hook: Webh
         assert until == int(question.expired_at.timestamp())
 
 
+@pytest.mark.long
 def test_without_a_server_the_message_names_the_command(tmp_path: Path, desk: BlockingEngine, hook: Webhook) -> None:
     hers = ask(desk, "hers", owner="ann")
     ask(desk, "his", owner="bob")

@@ -44,7 +44,6 @@ def test_without_a_token_nothing_is_answered(server: Served, route: Route) -> No
     assert state_of(server, "anns") == before
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("route", SIGNED, ids=named)
 def test_a_wrong_token_is_refused(server: Served, route: Route) -> None:
     for token in (server.tokens.own[:-1], "a.b"):
@@ -88,7 +87,6 @@ def test_an_unknown_name_is_a_404(server: Served, route: Route) -> None:
     check_problem(answer, 404)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("route", [each for each in ROUTES if "{session_id}" in each.path], ids=named)
 def test_the_beginning_of_an_id_names_no_session(server: Served, route: Route) -> None:
     before = state_of(server, "anns")

@@ -205,6 +205,7 @@ def test_live_output_comes_again_after_a_reset(tmp_path: Path, monkeypatch: pyte
         server.run(follow(server))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [True, False])
 def test_live_output_of_a_session_of_another_owner_with_the_same_id_is_not_told(tmp_path: Path, lost: bool) -> None:
     async def follow(server: Served) -> None:

@@ -43,6 +43,7 @@ def once(when: Callable[[], bool], act: Callable[[], object]) -> Callable[[], bo
     return condition
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ["revoked", "expired", "other role"])
 def test_a_sign_in_that_ends_loses_its_streams(tmp_path: Path, checked: None, how: str) -> None:
     with served(tmp_path) as server:

@@ -107,6 +107,7 @@ def test_after_a_resume_the_answer_says_which_engine_drives_the_session(folder: 
             assert "drivers" not in made, "the server drives it itself"
 
 
+@pytest.mark.long
 def test_after_a_start_and_a_fork_the_answer_says_which_engine_drives_the_session(tmp_path: Path) -> None:
     with served(tmp_path, workflows=(brief,), drives="none") as observer, observer.admin() as client:
         asked: dict[str, Any] = {"workflow": "brief", "input": {"topic": "x"}, "session_id": "one"}

@@ -69,7 +69,6 @@ async def test_a_session_is_not_removed_under_a_write_to_its_drawer(url: str) ->
         assert await met(url, store, other) == []
 
 
-@pytest.mark.long
 @in_loop
 async def test_a_store_that_does_not_lock_the_session_is_found(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(QUERIES, "lock_drawer_session", QUERIES["drawer_session"])

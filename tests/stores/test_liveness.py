@@ -143,6 +143,7 @@ async def test_of_two_processes_that_claim_at_once_one_wins(path: Path) -> None:
             assert sorted([one.line(), two.line()]) == ["AlreadyRunning", "done"]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="Elsewhere, locks belong to the process. See docs/promises.md.")
 @on_loop
 async def test_a_program_that_reads_every_file_of_its_folder_keeps_its_sessions(path: Path) -> None:
@@ -215,6 +216,7 @@ def test_two_names_of_one_file_share_one_descriptor(tmp_path: Path) -> None:
     two.drop()
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_number_that_another_process_has_is_refused(path: Path) -> None:
     async with opened(path):  # it creates the store
@@ -312,6 +314,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_a_forked_child_is_refused_and_takes_nothing_from_its_parent(path: Path) -> None:
     with process("print('ready', flush=True)\n" + FORKER, path) as parent:
         assert parent.line() == "running"
@@ -340,6 +343,7 @@ async def test_pause_requested_set_by_hand_changes_nothing_else(path: Path) -> N
         assert [await asyncio.to_thread(outside, path, query) for query in everything] == before
 
 
+@pytest.mark.long
 @pytest.mark.covers("S1.21")
 @on_loop
 async def test_a_pause_set_by_hand_from_another_process_survives_a_commit(path: Path) -> None:
@@ -356,6 +360,7 @@ async def test_a_pause_set_by_hand_from_another_process_survives_a_commit(path: 
         assert (await stored(store)).pause_requested
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_taken_back_by_hand_closes_the_operators_pauses(path: Path) -> None:
     async with opened(path) as store:
@@ -369,6 +374,7 @@ async def test_a_pause_taken_back_by_hand_closes_the_operators_pauses(path: Path
         assert closed.closed_at > 1_600_000_000_000_000
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone(path: Path) -> None:
     look = "SELECT session_id, pause_requested FROM workflow_states"
@@ -384,6 +390,7 @@ async def test_a_pause_set_by_hand_leaves_completed_and_cancelled_sessions_alone
         assert by_verb == by_hand
 
 
+@pytest.mark.long
 @on_loop
 async def test_a_pause_set_by_hand_returns_what_it_paused(path: Path) -> None:
     change = "UPDATE workflow_states SET pause_requested = 1 WHERE session_id = '{}' RETURNING session_id"

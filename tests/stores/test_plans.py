@@ -148,7 +148,6 @@ def counted(connection: Connection) -> Iterator[list[int]]:
     connection.trace_v2(0, None)
 
 
-@pytest.mark.long
 def test_a_look_that_finds_nothing_costs_the_same_however_many_sessions_sleep() -> None:
     few = _steps_of_a_look(9)
     assert 0 < few == _steps_of_a_look(3000)

@@ -51,6 +51,7 @@ async def test_a_child_that_spends_does_not_wait_for_its_parent(
         assert (await stored(store, "parent")).spent_usd == 7
 
 
+@pytest.mark.long
 @on_loop
 async def test_folded_or_not_every_read_counts_what_descendants_spent(url: str) -> None:
     async with opened(url) as store:

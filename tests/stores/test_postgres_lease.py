@@ -171,7 +171,6 @@ async def test_a_lone_engine_asks_again_if_its_first_attempt_to_get_a_lease_fail
         assert hold is None or hold._file.users == 1  # the hold of the attempt that failed is dropped
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_step_does_not_begin_if_the_lease_ends_between_the_look_at_it_and_the_step(
     url: str, monkeypatch: pytest.MonkeyPatch
@@ -262,7 +261,6 @@ def test_a_beat_concerns_only_the_number_that_it_was_for(kept: bool) -> None:
 # the reap
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_reap_does_not_wait_for_a_row_that_a_transaction_has_locked(url: str) -> None:
     place = place_of(url)
@@ -340,7 +338,6 @@ async def test_the_server_ends_a_transaction_that_its_engine_left_open_before_ot
         assert await store._reader.do(idle_limit) == "1min"
 
 
-@pytest.mark.long
 @on_loop
 async def test_an_engine_whose_lock_file_was_replaced_uses_none(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -388,7 +385,6 @@ async def test_the_watch_reports_an_outage_once_and_other_errors_with_their_trac
     assert said[1].exc_info is not None
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_notification_names_the_sessions_that_have_changed(url: str) -> None:
     heard: asyncio.Queue[frozenset[int] | None] = asyncio.Queue()

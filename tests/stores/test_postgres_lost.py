@@ -53,7 +53,6 @@ def cut(monkeypatch: pytest.MonkeyPatch, method: str, match: str, after: bool) -
     return calls
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @in_loop
 async def test_a_commit_whose_answer_is_lost_is_written_once(

@@ -117,7 +117,6 @@ async def test_one_statement_takes_the_sessions_that_step_by_step_decisions_woul
     assert at_once > 10
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_damaged_session_is_left_as_it_was_and_keeps_nothing_behind_it_from_being_taken(url: str) -> None:
     async with alone(url) as store:

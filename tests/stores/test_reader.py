@@ -274,7 +274,6 @@ async def test_a_long_read_does_not_hold_up_a_short_one(path: Path) -> None:
             assert await long == "read"
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_read_whose_task_is_cancelled_is_interrupted(path: Path) -> None:
     begun = threading.Event()

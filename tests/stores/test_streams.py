@@ -98,7 +98,6 @@ def test_chunks_carry_their_origin(place: Place) -> None:
     assert read(Reader(place, 0)) == [StreamChunk(1, "ö\ud800", "html", "talk", 3, "/say[1]", 4, 2)]
 
 
-@pytest.mark.long
 def test_a_ring_holds_its_capacity_and_readers_count_what_they_missed(place: Place) -> None:
     writer, slow = Writer(place, 1), Reader(place, 0)
     for n in range(1, 601):

@@ -168,7 +168,6 @@ async def test_what_was_refused_a_commit_can_be_stopped_and_ended_on_a_full_disk
             await store.claim("other")
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("standing", [False, True])
 @on_loop
 async def test_a_paused_session_that_is_refused_a_commit_stops_looking_driven(
@@ -207,7 +206,6 @@ def _note(row: SessionRow, payload: bytes, **changes: Any) -> Commit:
     return Commit(row.key, row.fence, row.seq, (record,), row.updated_at, 1, "first", 1, **values)
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("kind", ["full", "io"])
 @on_loop
 async def test_it_becomes_writable_by_itself_tells_so_and_lets_go_what_was_refused(path: Path, kind: str) -> None:
@@ -330,7 +328,6 @@ async def test_a_commit_that_is_too_large_for_the_disk_stops_no_other(path: Path
 # opening
 
 
-@pytest.mark.long
 @on_loop
 async def test_a_store_opens_for_reading_when_it_cannot_even_note_who_opened_it(path: Path) -> None:
     async with opened(path) as store:
