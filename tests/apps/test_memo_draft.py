@@ -73,7 +73,7 @@ RESULTS = [
 ]  # fmt: skip
 FIGURES = (
     "| In millions | 2029 | 2028 |\n|---|---|---|\n| Sales and marketing | 7 | 9 |\n| Revenue | $40 | $36 |\n"
-    "| Gross profit | 20 | 18 |\n| Operating income | 3 | 5 |"
+    "| Gross profit | 20 | 18 |\n| Operating income | 3 | 5 |\n| Net income | 2 | 4 |"
 )
 
 
@@ -180,6 +180,7 @@ async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_
     summary = desk.read("2-sections/01-executive-summary.md")
     assert "- Revenue (in millions) in 2029: $40; in 2028: $36 [@report-" in summary
     assert "- Operating income (in millions) in 2029: 3; in 2028: 5 [@report-" in summary
+    assert "- Net income (in millions) in 2029: 2; in 2028: 4 [@report-" in summary
     assert "⚠" not in desk.read("4-final-draft.md")
 
 
