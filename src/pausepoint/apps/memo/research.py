@@ -129,7 +129,7 @@ SUMMARY = {
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
 
 _COMPANY = r"(?!.*\b(?:also|segments?)\b)(?:the )?(?:{company}|we|our company|the company)\b"
-_IS = _COMPANY + r"[^.]{{0,20}}? (?:is|are) (?:an?|the|one of)\b"
+_IS = _COMPANY + r"(?:,? \w+\.?)?(?: \([^)]*\))? (?:is|are) (?:an?|the|one of)\b"
 _OFFERS = _COMPANY + r".{{0,80}}?\b(?:provides?|sells?|makes?|operates?|offers?|manufactures?|designs?)\b"
 """Sentences that say what a company is, and what it does."""
 
@@ -148,9 +148,9 @@ ALIKE = 0.6
 """The share of its words that a sentence of a summary may have in common with another one."""
 
 _SAYS = {
-    "revenue": SUMMARY["revenue"],
+    "revenue": rf"(?=.*\b(?:was|were|of|to|reached|totall?ed) [$€£]){SUMMARY['revenue']}",
     "operating profit": rf"{_AMOUNT}{_OPENING}operating {PROFIT}\b",
-    "net profit": rf"{_AMOUNT}{_OPENING}net {PROFIT}\b",
+    "net profit": rf"{_AMOUNT}{_OPENING}net {PROFIT}\b(?!.{{0,20}} per )",
     "per share": rf"{_AMOUNT}.*\bper (?:diluted |common )?share\b",
 }
 """The words of a sentence that says one of the main figures, so that a summary needs no row of a table for it."""
