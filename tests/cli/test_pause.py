@@ -112,7 +112,7 @@ async def test_how_long_it_took_counts_from_the_first_time_that_somebody_asked(p
 
 @on_loop
 async def test_every_command_and_the_page_have_the_same_figure_for_one_pause(place: Path) -> None:
-    async with writing(place) as (session, gate):
+    async with writing(place) as (_, gate):
         with Process("pause", "--all", "--wait", cwd=place) as process:
             await asyncio.to_thread(process.until, "still finishing write")
             gate.opened.set()
