@@ -129,7 +129,8 @@ def test_an_agent_at_the_gate_makes_calls_and_no_visits(tmp_path: Path) -> None:
 
     async def read(*commands: str) -> None:
         for command in commands:
-            _, out, err = await asyncio.to_thread(run, command, *(["claude-1"] if command == "show" else []), cwd=tmp_path)
+            words = (command, "claude-1") if command == "show" else (command,)
+            _, out, err = await asyncio.to_thread(run, *words, cwd=tmp_path)
             texts[command] = out + err
 
     async def work() -> None:

@@ -32,7 +32,7 @@ GUEST = "Its code runs in another program, which continues it."
 """What to say about a guest session that nobody else can continue."""
 
 AGENT = "agent"
-"""The workflow of agents at the gate. What they do are calls; that these are visits of a guest, nobody needs to know."""
+"""The workflow of agents at the gate. Say that they make calls, and not that these are visits of a guest."""
 
 
 class Description(NamedTuple):
@@ -79,7 +79,8 @@ class Description(NamedTuple):
             case "created" | "ready" if info.waits_for_slot:
                 return f"waits for a free slot of {info.waits_for_slot}"
             case "ready":
-                return "waits for the agent" if self.is_agent else "waits for its program" if info.guest else "not running"
+                program = "agent" if self.is_agent else "program"
+                return f"waits for its {program}" if info.guest else "not running"
         return ""
 
     def reasons(self, cli: Cli) -> list[str]:
