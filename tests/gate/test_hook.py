@@ -301,7 +301,7 @@ async def test_the_window_says_what_a_call_has_waited_for(project: Project, monk
 
 @pytest.mark.parametrize("kind", HOOKS)
 @on_loop
-async def test_a_prompt_that_would_only_wait_is_answered_with_how_to_go_on(project: Project, kind: str) -> None:
+async def test_a_prompt_that_would_only_wait_is_answered_with_how_to_continue(project: Project, kind: str) -> None:
     """While a call waits, Claude Code draws nothing that a hook says."""
 
     async def prompted() -> str:
@@ -316,6 +316,9 @@ async def test_a_prompt_that_would_only_wait_is_answered_with_how_to_go_on(proje
     )
     async with Engine(project.store) as engine:
         assert await prompted() == ""
+        await engine.pause_all()
+        assert await prompted() == everything.replace(": lunch (ann)", "")
+        await engine.lift_pause()
         await engine.pause_all(reason="lunch", by="ann")
         assert await prompted() == everything
     async with project.served() as (engine, agents):

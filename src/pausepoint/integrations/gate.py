@@ -222,8 +222,9 @@ def flagged(flag: str) -> str:
     why = "everything is paused"
     try:
         with open(flag, encoding="utf-8") as file:
-            found = json.load(file)
-        return f"{why}: {found['reason']} ({found['by']})"
+            pause = json.load(file)
+        reason, by = pause["reason"], pause["by"]
+        return f"{why}{f': {reason}' if reason else ''}{f' ({by})' if by else ''}"
     except (OSError, ValueError, KeyError, TypeError):  # it was just removed
         return why
 
@@ -377,7 +378,7 @@ def tell(place: GatePlace, message: dict[str, Any]) -> None:
 def announced(said: dict[str, Any], message: dict[str, Any], flag: str) -> str:
     """Return the line that the hook prints when a person submits a prompt; empty unless the agent would only wait.
 
-    While a call waits, the agent draws nothing that a hook says. So this is the moment to say why, and how to go on.
+    While a call waits, the agent draws nothing that a hook says. So this is the moment to say why, and how to continue.
     """
     agent = message["agent"]
     if message["event"] != "prompt" or agent["kind"] != "claude":
