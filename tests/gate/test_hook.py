@@ -323,6 +323,7 @@ async def test_a_prompt_that_would_only_wait_is_answered_with_how_to_continue(pr
         assert await prompted() == everything
     async with project.served() as (engine, agents):
         assert await prompted() == everything
+        await async_until(lambda: any(gate.why for gate in agents))  # its session has tried to run
         await engine.lift_pause()
         await async_until(lambda: not any(gate.why for gate in agents))
         assert await prompted() == ""
