@@ -324,7 +324,8 @@ async def test_mistakes_are_refused_and_nothing_is_stored(tmp_path: Path) -> Non
             with pytest.raises(ValueError, match=r"queue|priority"):
                 await engine.start(w, name="a", **given)
         for limit in (
-            {"queue": "a", "workflow": "b", "most": 1}, {"most": 1}, {"queue": "a", "most": -1}, {"queue": "a", "most": 0, "per": timedelta(1)},
+            {"queue": "a", "workflow": "b", "most": 1}, {"most": 1}, {"queue": "a", "most": -1},
+            {"queue": "a", "most": 0, "per": timedelta(1)},
             {"queue": "a", "most": 1, "per": timedelta(0)},
             {"queue": "a", "most": 1, "per": timedelta(1), "by": "owner"},
         ):  # fmt: skip
