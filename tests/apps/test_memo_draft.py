@@ -73,7 +73,7 @@ RESULTS = [
 ]  # fmt: skip
 FIGURES = (
     "| In millions | 2029 | 2028 |\n|---|---|---|\n| Sales and marketing | 7 | 9 |\n| Revenue | $40 | $36 |\n"
-    "| Gross profit | 20 | 18 |\n| Operating income | 3 | 5 |"
+    "| Gross profit | 20 | 18 |\n| Operating income | 3 | 5 |\n| Net income | 2 | 4 |"
 )
 
 
@@ -168,6 +168,27 @@ def test_the_summary_has_results_cash_customers_and_a_risk_before_anything_else(
     assert len(summary) == 5, "what it has to say is there, so it takes nothing else"
 
 
+def test_the_summary_begins_with_what_the_company_is_and_takes_no_product_for_it() -> None:
+    others = [
+        "The capital of Acme was raised in 3 rounds.",
+        "Investors raised terms for 4 shares.",
+        "Rounds raise 5 shares.",
+    ]
+    business = [
+        "Acme has the rights to sell its product only in Europe.",
+        "The business of Acme serves customers with panels.",
+        'Acme Inc. ("Acme" or "we") is a maker of solar panels for the business of farmers.',
+        "Its business is local.",
+    ]
+    sales = ["Net revenues for Sunpanel were $4 million in 2029.", *RESULTS]
+    found = research.select(
+        "Acme", outlines.read(outlines.default("direct")), [source("r", *others, *business, *sales)]
+    )
+    summary = [each.sentence for each in found["01-executive-summary"]]
+    assert summary[0].startswith("Acme Inc.")
+    assert not any("Sunpanel" in each for each in summary)
+
+
 @pytest.mark.long
 @on_loop
 async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_has_them(tmp_path: Path) -> None:
@@ -180,6 +201,7 @@ async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_
     summary = desk.read("2-sections/01-executive-summary.md")
     assert "- Revenue (in millions) in 2029: $40; in 2028: $36 [@report-" in summary
     assert "- Operating income (in millions) in 2029: 3; in 2028: 5 [@report-" in summary
+    assert "- Net income (in millions) in 2029: 2; in 2028: 4 [@report-" in summary
     assert "⚠" not in desk.read("4-final-draft.md")
 
 
@@ -190,6 +212,7 @@ async def test_the_summary_takes_revenue_and_profit_from_a_table_if_no_sentence_
         "Investing in People and Culture Our company was founded in 2026.",
         "More about the company and its risks is in Results of the Company, Item 7.",
         "Our company has risks that are not presently known to us.", "The company is subject to numerous risks.",
+        "The risk factors generally have been put into groups.",
         "We capitalize the costs of people of the company.", "Costs of the company primarily consist of people.",
         "Gains of the company are recognized over time.", "The company has adopted a policy for its people.",
         "We strive to help the people of our company.", "The company uses a mix of patents, copyrights and people.",

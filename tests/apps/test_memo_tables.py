@@ -192,6 +192,20 @@ def test_only_amounts_of_a_table_of_results_have_its_unit(units: str) -> None:
     ]
 
 
+def test_the_results_are_those_of_the_table_with_most_main_figures_also_if_its_years_or_units_stand_lower() -> None:
+    shares = "| of sales | 2029 | 2028 |\n|---|---|---|\n| Gross margin | 51% | 52% |\n| Net sales | 9% | 8% |\n"
+    shares += "| Operating margin | 24% | 22% |"
+    years = "| (in millions) | Year ended June 30, | Year ended June 30, |\n|---|---|---|\n| | 2029 | 2028 |\n"
+    rows = "| Net revenues | $40 | $36 |\n| Operating earnings | 7 | 9 |\n| Consolidated net earnings | 4 | 5 |"
+    head = "| | 2029 (in millions) | 2028 (in millions) |\n|---|---|---|\n"
+    for table in (years + rows, head + rows):
+        assert [each.sentence for each in enriching.developments([source("p", shares, table)])] == [
+            "Net revenues (in millions): $40 in 2029, $36 in 2028.",
+            "Operating earnings (in millions): 7 in 2029, 9 in 2028.",
+            "Consolidated net earnings (in millions): 4 in 2029, 5 in 2028.",
+        ]
+
+
 def test_a_change_in_money_and_one_in_percent_below_the_same_heading_have_different_headings(tmp_path: Path) -> None:
     head = '<tr><td></td><td>2029</td><td>2028</td><td colspan="2">Change</td></tr>'
     body = f"<table>{head}{row('Costs', '$12', '$10', '$2', '20%')}{row('Rent', '3', '4', '(1)', '(25)%')}</table>"

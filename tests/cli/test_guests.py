@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from pausepoint import Engine, Parked
+from pausepoint.gate.guests import AGENTS
 from tests.cli.kit import run
 from tests.engine.guest import AGENT
 
-PROGRAM = "its code runs in another program, which continues it with its next visit."
+PROGRAM = "its code runs in another program, which continues it."
 
 CODE = """
 from pydantic import BaseModel
@@ -121,3 +122,38 @@ def test_a_sleeping_guest_can_be_woken_and_the_command_is_shown(store: Path, tmp
 def test_doctor_does_not_ask_for_the_code_of_a_guest(store: Path, tmp_path: Path) -> None:
     code, out, _ = run("doctor", cwd=tmp_path)
     assert (code, "all resumable sessions fit the code" in out, "not loaded" in out) == (0, True, False)
+
+
+def test_an_agent_at_the_gate_makes_calls_and_no_visits(tmp_path: Path) -> None:
+    path = tmp_path / ".pausepoint" / "pausepoint.db"
+    path.parent.mkdir()
+    texts = dict[str, str]()
+
+    async def read(*commands: str) -> None:
+        for command in commands:
+            words = (command, "claude-1") if command == "show" else (command,)
+            _, out, err = await asyncio.to_thread(run, *words, cwd=tmp_path)
+            texts[command] = out + err
+
+    async def work() -> None:
+        async with Engine(path) as engine:
+
+            async def call() -> None:
+                await engine.session("claude-1").pause(by="ann")
+                await read("ls", "show")
+
+            state = {"kind": "claude", "session": "1"}
+            async with engine.visit(AGENTS, session_id="claude-1", input=state, tags=["claude"]) as ctx:
+                await ctx.do(call)
+                await ctx.do(call)
+            raise AssertionError("the second call must wait")
+
+    with pytest.raises(Parked):
+        asyncio.run(work())
+    assert "still finishing a call" in texts["ls"]
+    assert "Still finishing a call; it pauses before the next one." in texts["show"]
+    code, out, err = run("resume", "claude-1", cwd=tmp_path)
+    assert (code, PROGRAM in said(out + err)) == (0, True)
+    for text in (*texts.values(), out, err):
+        assert "finishing visit" not in text, text
+        assert "next visit" not in text, text

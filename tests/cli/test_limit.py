@@ -41,6 +41,8 @@ def test_limits_are_set_listed_and_removed(tmp_path: Path) -> None:
     assert run("limit", "rm", "--lane", "c7", cwd=folder).code == 0
     assert run("limit", "set", "--workflow", "letter", "--none", "--by", "owner", cwd=folder).code == 0
     assert "no limit" in run("limit", "ls", cwd=folder).stdout
+    closed = run("limit", "set", "--queue", "gpu", "--most", "0", cwd=folder)
+    assert closed.stdout == "Set the limit of queue gpu: closed.\n", closed.stderr
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,9 @@ def test_limits_are_set_listed_and_removed(tmp_path: Path) -> None:
         (("set", "--queue", "a", "--most", "4", "--per", "9" * 20), "366 days at most"),
         (("set", "--queue", "a", "--none"), "There is no limit"),
         (("rm", "--queue", "a", "--most", "4"), "takes no other option"),
-        (("ls", "--queue", "a"), "takes no options"),
+        (("rm", "--queue", "a", "--most", "0"), "takes no other option"),
+        (("set", "--queue", "a", "--most", "0", "--per", "1"), "Leave out per to close it"),
+        (("ls", "--most", "0"), "takes no options"),
     ],
 )
 def test_what_is_refused_says_why(words: tuple[str, ...], said: str, tmp_path: Path) -> None:

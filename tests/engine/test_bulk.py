@@ -167,7 +167,7 @@ async def test_what_a_resume_does_not_concern_is_skipped_with_the_reason(store: 
         assert reasons(dry) == {
             "listening": "It waits for a message.",
             "napping": f"It sleeps until {wakes:%Y-%m-%d %H:%M:%S} UTC.",
-            "guest": "It is a guest. Its own program continues it with its next visit.",
+            "guest": "It is a guest. Its own program continues it.",
         }
         assert {info.session_id: info.seq for info in await engine.sessions()} == before, "a dry run changes nothing"
         world.broken = set()

@@ -59,7 +59,7 @@ async def test_its_timers_end_now(what: str, result: str, paused: bool, tmp_path
         assert await session.status() is Status.READY
         resumed = [event async for event in session.events() if event.event_type == "session.resumed"][-1]
         assert "ann" in resumed.summary
-        assert "timers end now" in resumed.summary
+        assert "timers end now; its own program continues it" in resumed.summary
     async with Engine(tmp_path / "s.db", clock=clock) as engine:
         assert await visit(engine, what) == result
         assert (await engine.verify()).problems == []

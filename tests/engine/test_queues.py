@@ -92,6 +92,24 @@ async def test_sessions_without_a_slot_wait_and_run_by_priority(tmp_path: Path) 
 
 
 @on_loop
+async def test_a_closed_queue_lets_no_session_get_to_work_until_it_is_opened(tmp_path: Path) -> None:
+    load = Load()
+    async with Engine(tmp_path / "s.db", workflows=[w := jobs(load, queue="gpu")]) as engine:
+        at_work = await engine.start(w, name="at work")
+        await engine.limit(queue="gpu", most=0)
+        waits = await engine.start(w, name="waits")
+        assert (await waits.info()).waits_for_slot == "queue gpu, which is closed"
+        with pytest.raises(LimitReached, match="of queue gpu, which is closed"):
+            await waits.take_up()
+        assert await engine.take_ready(9) == []
+        load.open.set()
+        await ended(at_work)  # what is at work goes on
+        assert load.order == ["at work"]
+        await engine.limits.remove(queue="gpu")
+        await ended(waits)
+
+
+@on_loop
 async def test_a_workflow_declares_its_limit_and_an_operator_overrides_it(tmp_path: Path) -> None:
     load = Load()
     w = jobs(load, limit=Limit(1, by="owner"))
@@ -305,7 +323,8 @@ async def test_mistakes_are_refused_and_nothing_is_stored(tmp_path: Path) -> Non
             with pytest.raises(ValueError, match=r"queue|priority"):
                 await engine.start(w, name="a", **given)
         for limit in (
-            {"queue": "a", "workflow": "b", "most": 1}, {"most": 1}, {"queue": "a", "most": 0},
+            {"queue": "a", "workflow": "b", "most": 1}, {"most": 1}, {"queue": "a", "most": -1},
+            {"queue": "a", "most": 0, "per": timedelta(1)},
             {"queue": "a", "most": 1, "per": timedelta(0)},
             {"queue": "a", "most": 1, "per": timedelta(1), "by": "owner"},
         ):  # fmt: skip

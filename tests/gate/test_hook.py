@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import os
+import re
 import signal
 from contextlib import suppress
 from pathlib import Path
@@ -273,6 +274,69 @@ def test_an_agent_that_would_be_refused_every_call_is_stopped_if_it_can_be(kind:
     assert (said.get("continue"), said.get("stopReason")) == ((False, "It was cancelled.") if stops else (None, None))
 
 
+# what the agent's window says
+
+
+def held_call(project: Project) -> dict[str, Any]:
+    return {"hook_event_name": "PreToolUse", "session_id": "s", "cwd": str(project.folder), **CALL}
+
+
+@on_loop
+async def test_the_window_says_what_a_call_has_waited_for(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "HELD_LONG", 0.0)
+    place, message = hook.find({}, str(project.folder)), hook.report(held_call(project), "claude", None, 1)
+    assert place is not None
+    assert message is not None
+    async with project.served() as (engine, agents):
+        await engine.pause_all(reason="lunch", by="ann")
+        waits = asyncio.create_task(asyncio.to_thread(hook.before, place, message))
+        await async_until(lambda: any(gate.why and gate.waiting for gate in agents))
+        await engine.lift_pause()
+        answer = await waits
+    told = r'{"systemMessage": "Pausepoint\'s gate held this call for \d+ s: paused: lunch \(by ann\)"}'
+    assert re.fullmatch(told, hook.printed(answer, "claude"))
+    assert hook.printed(answer, "codex") == ""
+    approved = json.loads(hook.printed({**answer, "approved": True}, "claude"))
+    assert approved.keys() == {"hookSpecificOutput", "systemMessage"}
+
+
+@pytest.mark.parametrize("kind", HOOKS)
+@on_loop
+async def test_a_prompt_that_would_only_wait_is_answered_with_how_to_continue(project: Project, kind: str) -> None:
+    """While a call waits, Claude Code draws nothing that a hook says."""
+
+    async def prompted() -> str:
+        prompt = {"hook_event_name": "UserPromptSubmit", "session_id": "s", "cwd": str(project.folder), "prompt": "Go."}
+        code, said = await called(prompt, words=HOOKS[kind])
+        assert code == 0
+        return "" if said is None else str(said["systemMessage"])
+
+    everything = (
+        "Pausepoint's gate: everything is paused: lunch (ann). The agent waits before its next tool call."
+        " Continue it:  pausepoint resume --all"
+    )
+    async with Engine(project.store) as engine:
+        assert await prompted() == ""
+        await engine.pause_all()
+        assert await prompted() == everything.replace(": lunch (ann)", "")
+        await engine.lift_pause()
+        await engine.pause_all(reason="lunch", by="ann")
+        assert await prompted() == everything
+    async with project.served() as (engine, agents):
+        assert await prompted() == everything
+        await async_until(lambda: any(gate.why for gate in agents))  # its session has tried to run
+        await engine.lift_pause()
+        await async_until(lambda: not any(gate.why for gate in agents))
+        assert await prompted() == ""
+        await engine.session("claude-s").pause(reason="look", by="ann")
+        waits = asyncio.create_task(called(held_call(project), words=HOOKS[kind]))
+        await async_until(lambda: any(gate.why for gate in agents))
+        own = everything.replace("everything is paused: lunch (ann)", "paused: look (by ann)")
+        assert await prompted() == own.replace("--all", "claude-s")
+        await engine.session("claude-s").resume()
+        assert (await waits)[0] == 0
+
+
 # the hook in C does what the one in Python does
 
 needs_c = pytest.mark.skipif("c" not in HOOKS, reason="no C compiler was at hand when Pausepoint was installed")
@@ -340,6 +404,20 @@ async def test_both_hooks_do_the_same_where_one_leaves_it_to_the_other(project: 
             codes.append(c[0])
         assert set(codes) == {0, 1}
         assert len(list(agents)) == 1
+
+
+@needs_c
+@on_loop
+async def test_the_hook_in_c_says_what_a_call_has_waited_for(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hook, "HELD_LONG", 0.0)
+    async with project.served() as (engine, agents):
+        await engine.pause_all(reason="lunch", by="ann")
+        waits = asyncio.create_task(called(held_call(project), words=HOOKS["c"]))
+        await async_until(lambda: any(gate.why and gate.waiting for gate in agents))
+        await engine.lift_pause()
+        code, said = await waits
+    assert (code, list(said)) == (0, ["systemMessage"])
+    assert re.search(r"held this call for \d+ s: paused: lunch", said["systemMessage"])
 
 
 @needs_c

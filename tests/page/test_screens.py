@@ -448,3 +448,4 @@ def test_agents_at_the_gate_tell_what_they_do_and_are_paused_one_by_one(person: 
     bob.get_by_role("link", name="claude-bob").click()
     expect(person.region("Conversation").get_by_role("article")).to_have_count(1)
     expect(person.main).to_contain_text("terminal pts/3")
+    expect(person.main.locator(".meta")).not_to_contain_text("visit")  # it makes calls

@@ -15,8 +15,11 @@ from pausepoint import Context, Engine, workflow
 from pausepoint.errors import StoreUnavailable
 from pausepoint.model.questions import Question
 from pausepoint.server import documents
+from pausepoint.server.asgi import Settings, application
 from pausepoint.server.limits import Limits
+from pausepoint.server.people import Person
 from pausepoint.server.retries import KEY, REPLAYED
+from pausepoint.server.tokens import Tokens
 from tests.server.kit import Served, brief, check_problem, fits, letter, served
 
 
@@ -115,6 +118,16 @@ def test_a_link_is_made_by_operators_for_questions_that_they_may_see(server: Ser
     check_problem(linked(server, question, server.token("operator", "ann")), 404)
     for wrong in ({"seconds": 59}, {"seconds": 10**9}, {"name": ""}, {"name": "x" * 101}, {"by": "ann"}):
         check_problem(linked(server, question, **wrong), 400)
+
+
+def test_a_server_whose_program_signs_people_in_makes_no_links(tmp_path: Path) -> None:
+    def make(engine: Engine, tokens: Tokens, port: int) -> Any:
+        who = lambda request: Person("ann", "operator")  # noqa: E731
+        return application(engine, Settings(who=who, hosts=[f"127.0.0.1:{port}"], limits=Limits()))
+
+    with served(tmp_path, make=make) as server, server.client(**{"X-Pausepoint": "1"}) as client:
+        question = server.asked("hers")
+        assert "makes no links" in check_problem(client.post(f"/inbox/{question}/link", json={}), 404)["detail"]
 
 
 # imports

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from pydantic import BaseModel
 
 from pausepoint import Context, Workflow, step
@@ -184,6 +185,23 @@ def test_a_reading_that_began_before_a_change_is_not_its_answer(tmp_path: Path) 
             go_on.set()
             assert own.result(PATIENCE).json()["counts"] == {"brief": {"paused": 1}}
             assert early.result(PATIENCE).status_code == 200
+
+
+def test_a_pause_that_is_withdrawn_while_it_is_read_is_not_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a list of paused sessions would have one without a pause, and the page could not draw it."""
+    with served(tmp_path) as server, server.admin() as client:
+        sessions = server.engine.sessions
+
+        async def withdrawn(*args: Any, **options: Any) -> Any:
+            listing = await sessions(*args, **options)
+            return [replace(each, pause=None) for each in listing] if options.get("own_pause") else listing
+
+        monkeypatch.setattr(server.engine, "sessions", withdrawn)
+        body = {"workflow": "brief", "input": {"topic": "octopus"}, "paused": True}
+        assert client.post("/sessions", json=body).status_code == 201
+        assert client.get("/now").json()["paused"] == []
 
 
 def test_spending_counts_roots_and_ended_sessions(server: Served) -> None:

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from pausepoint.cli.console import span
 from pausepoint.cli.context import Cli, run_async
 from pausepoint.cli.exits import CONFLICT, DONE, FAILED, INTERRUPTED, PERSON, stopped_by
 from pausepoint.cli.filters import Filters
@@ -251,9 +252,9 @@ class BulkCommand:
         if self.verb == "resume" and not self.dry_run:
             await self._hint_resume(engine, report)
         elif self.verb == "pause" and report.done and not self.dry_run:
-            took = time.monotonic() - self.began
             if self.options.get("wait"):
-                self.out.note(f"All have stopped, {took:.1f} s after the request.")
+                took = timedelta(seconds=time.monotonic() - self.began)
+                self.out.note(f"All have stopped, {span(took)} after the request.")
             filters = self.filters._replace(statuses=("paused", "pausing"), failed=False, since=None, until=None)
             if filters.workflow or filters.tag or filters.owner or filters.queue:
                 self.out.note(f"Resume them:  {command_line('resume', *filters.words)}")

@@ -28,8 +28,11 @@ CHILDREN = 5
 RUN = " --run"
 """The option of ``answer`` that also resumes the session."""
 
-GUEST = "Its code runs in another program, which continues it with its next visit."
+GUEST = "Its code runs in another program, which continues it."
 """What to say about a guest session that nobody else can continue."""
+
+AGENT = "agent"
+"""The workflow of agents at the gate. Say that they make calls, and not that these are visits of a guest."""
 
 
 class Description(NamedTuple):
@@ -46,6 +49,11 @@ class Description(NamedTuple):
     standing: Pause | None = None
     now: Obstacles | None = None
 
+    @property
+    def is_agent(self) -> bool:
+        """Whether it is the session of an agent at the gate."""
+        return self.info.guest and self.info.workflow == AGENT
+
     def note(self) -> str:
         """Return what is notable about the session, in a few words."""
         info = self.info
@@ -55,7 +63,7 @@ class Description(NamedTuple):
                 done = f"{info.progress[0]}/{info.progress[1]}" if info.progress else ""
                 return ", ".join(filter(None, (done, cancel)))
             case "pausing":
-                return f"still finishing {info.step}#{info.visit}"
+                return "still finishing a call" if self.is_agent else f"still finishing {info.step}#{info.visit}"
             case "paused":
                 failed = [f"failed: {_failure_phrase(info)}"] if info.failure else []
                 return "; ".join(dict.fromkeys([*map(pause_note, self.pauses), *failed]))
@@ -71,7 +79,8 @@ class Description(NamedTuple):
             case "created" | "ready" if info.waits_for_slot:
                 return f"waits for a free slot of {info.waits_for_slot}"
             case "ready":
-                return "waits for its program" if info.guest else "not running"
+                program = "agent" if self.is_agent else "program"
+                return f"waits for its {program}" if info.guest else "not running"
         return ""
 
     def reasons(self, cli: Cli) -> list[str]:
@@ -90,7 +99,10 @@ class Description(NamedTuple):
             case "cancelled":
                 return ["It was cancelled."]
             case "pausing":
-                head = f"Still finishing {info.step}#{info.visit}; it pauses at the next safe point."
+                what, when = f"{info.step}#{info.visit}", "at the next safe point"
+                if self.is_agent:
+                    what, when = "a call", "before the next one"
+                head = f"Still finishing {what}; it pauses {when}."
                 return [head, *(_pause_line(pause, "Pause requested") for pause in self.pauses)]
             case "paused":
                 return [*self._why_paused(cli), *_failure_line(cli, info)]

@@ -254,7 +254,7 @@ def skips_resume(row: SessionRow, holder: str, wake: bool) -> str:
     if row.status is Status.RUNNING:
         return f"It is running in {holder}."
     if row.guest and row.status not in (Status.PAUSED, Status.PAUSING, Status.COMPLETED, Status.CANCELLED):
-        return "It is a guest. Its own program continues it with its next visit."
+        return "It is a guest. Its own program continues it."
     if row.status is Status.SLEEPING and not wake and row.wakes_at is not None:
         return f"It sleeps until {to_datetime(row.wakes_at):%Y-%m-%d %H:%M:%S} UTC."
     if row.status is Status.WAITING and not wake and not row.awaits_child:

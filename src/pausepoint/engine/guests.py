@@ -366,7 +366,7 @@ def _resumed(row: SessionRow, pauses: Sequence[Pause], now: int, by: str | None,
     """Return a commit that closes pauses and counts crashes from 0 again. The next visit tests their conditions."""
     data = {"step": row.step, "by": by, "pauses": [pause.kind for pause in pauses]}
     timers = "its timers end now; " if wakes else ""
-    summary = f"resumed{f' by {by}' if by else ''}; {timers}the next visit continues it"
+    summary = f"resumed{f' by {by}' if by else ''}; {timers}its own program continues it"
     raw = msgspec.Raw(encode(data, "event session.resumed"))
     body = EventBody("session.resumed", summary, row.step or "", raw, wake=wakes)
     record = seal(row.digest, row.seq + 1, row.seq, "event", row.step or "", row.visit, now, to_payload(body))

@@ -188,7 +188,7 @@ class Gate:
         self.transcript = report.transcript or self.transcript
         if report.event == "before":
             return self._arrived(report, answer)
-        answer(OK)
+        answer({**OK, "why": self.why, "id": self.name} if report.event == "prompt" and self.why else OK)
         match report.event:
             case "after":
                 self._over(report)

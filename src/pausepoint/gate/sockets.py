@@ -8,6 +8,7 @@ import os
 import socket
 import stat
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -19,7 +20,8 @@ import msgspec
 from pausepoint.errors import GateRefused
 from pausepoint.gate.gates import OK, Answer, Gate
 from pausepoint.gate.reports import RAW, Report, decode_head, decode_report
-from pausepoint.integrations.gate import printed, report
+from pausepoint.integrations.gate import Wait, announced, find, printed, report
+from pausepoint.threads import in_thread
 
 LIMIT = 1 << 20
 """The most bytes of one line."""
@@ -121,7 +123,9 @@ class _Hook:
 
     def __init__(self) -> None:
         self.kind = ""  # of the agent, once the hook in C has been understood
-        self.event = ""
+        self.wait = Wait(time.monotonic())
+        self._message: dict[str, Any] = {}
+        self._flag = ""
 
     async def heard(self, reader: asyncio.StreamReader) -> Report | None:
         """Read what it reports. None if the gate does not need it."""
@@ -137,7 +141,9 @@ class _Hook:
         self.kind = head.kind
         if message is None:
             return None
-        self.event = message["event"]
+        self._message = message
+        if message["event"] == "prompt":
+            self._flag = await in_thread(_flag_of, message["agent"]["folder"])
         return decode_report(json.dumps(message))  # as the hook in Python sends it
 
     def line(self, said: Answer) -> bytes:
@@ -145,8 +151,22 @@ class _Hook:
         if not self.kind:
             return msgspec.json.encode(said) + b"\n"
         if said["do"] == "wait":
+            self.wait.why = str(said.get("why", ""))
             return _WAIT
-        return _PRINT + (printed(said, self.kind) if self.event == "before" else "").encode() + b"\n"
+        if self._message.get("event") == "before":
+            text = printed(self.wait.told(said), self.kind)
+        else:
+            text = announced(said, self._message, self._flag) if self._message else ""
+        return _PRINT + text.encode() + b"\n"
+
+
+def _flag_of(folder: str) -> str:
+    """Return the file that exists while everything is paused, for an agent in a folder; empty if it has none."""
+    try:
+        place = find({}, folder)
+    except ValueError:
+        return ""
+    return "" if place is None else place.flag
 
 
 def _uid(writer: asyncio.StreamWriter) -> int | None:

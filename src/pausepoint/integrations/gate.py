@@ -63,6 +63,9 @@ SHELLS = ("sh", "dash", "bash", "zsh", "ash", "busybox")
 LOOK_EVERY = 0.5
 """Seconds between two looks at the flag file, the parent process and the clock."""
 
+HELD_LONG = 10.0
+"""Seconds of waiting after which the agent's window says what a call has waited for."""
+
 NOT_SERVED = "Pausepoint's gate has no server"
 START = "Start it:  pausepoint gate serve"
 
@@ -212,6 +215,47 @@ def lineage() -> list[int]:
         return found
 
 
+def flagged(flag: str) -> str:
+    """Return why everything is paused, as the flag file says; empty if there is none."""
+    if not flag or not os.path.exists(flag):
+        return ""
+    why = "everything is paused"
+    try:
+        with open(flag, encoding="utf-8") as file:
+            pause = json.load(file)
+        reason, by = pause["reason"], pause["by"]
+        return f"{why}{f': {reason}' if reason else ''}{f' ({by})' if by else ''}"
+    except (OSError, ValueError, KeyError, TypeError):  # it was just removed
+        return why
+
+
+class Wait:
+    """How long a call waits, and for what. ``began`` is when it came, in the seconds of `time.monotonic`."""
+
+    def __init__(self, began: float) -> None:
+        self.began = began
+        self.why = ""
+
+    def told(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Return the last word of the gate, with what the call has waited for if that was long."""
+        seconds = time.monotonic() - self.began
+        if not self.why or seconds < HELD_LONG:
+            return answer
+        return {**answer, "waited": f"{lasted(seconds)}: {self.why}"}
+
+
+def lasted(seconds: float) -> str:
+    """Return a duration as text.
+
+    >>> lasted(45.2), lasted(190), lasted(7_500)
+    ('45 s', '3 min', '2 h 5 min')
+    """
+    minutes = int(seconds) // 60
+    if not minutes:
+        return f"{seconds:.0f} s"
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
 class Talk:
     """One report to the gate, and the answer.
 
@@ -231,6 +275,7 @@ class Talk:
         self.waits = waits
         self.agent = agent
         self.began = time.monotonic() - (heard or 0)
+        self.wait = Wait(self.began)
         self.why = ""
         self.reached = heard is not None
 
@@ -242,7 +287,7 @@ class Talk:
         lost_at: float | None = None
         while True:
             try:
-                return self._asked()
+                return self.wait.told(self._asked())
             except (OSError, ValueError) as error:
                 lost_at = lost_at or time.monotonic()
                 allowed = PATIENCE if self.reached else patience
@@ -286,20 +331,12 @@ class Talk:
     def _wait(self, why: str) -> None:
         if self.waits is not None and why != self.why:
             self.waits(why)
-        self.why = why
+        self.why = self.wait.why = why
 
     def _flagged(self) -> bool:
-        if not self.flag or not os.path.exists(self.flag):
-            return False
-        why = "everything is paused"
-        try:
-            with open(self.flag, encoding="utf-8") as file:
-                found = json.load(file)
-            why = f"{why}: {found['reason']} ({found['by']})"
-        except (OSError, ValueError, KeyError, TypeError):  # it was just removed
-            pass
-        self._wait(why)
-        return True
+        if why := flagged(self.flag):
+            self._wait(why)
+        return bool(why)
 
     def _check(self) -> None:
         """Stop waiting if the agent is gone, or the time is over."""
@@ -325,21 +362,45 @@ def before(place: GatePlace, message: dict[str, Any], heard: float | None = None
 
 def tell(place: GatePlace, message: dict[str, Any]) -> None:
     """Report something that needs no answer. Without a server, it is lost; the start of a session says so once."""
+    said: dict[str, Any] = {}
     try:
-        Talk(place, message, DEADLINE, agent=lineage()).answer(0.0)
+        said = Talk(place, message, DEADLINE, agent=lineage()).answer(0.0)
     except Lost:
         if message["event"] == "start" and not place.own:
             then = "tool calls are refused" if place.on_loss == "closed" else "calls run unless everything is paused"
             print(json.dumps({"systemMessage": f"{NOT_SERVED}: {then}. {START}"}))
     except TooLate:
         pass
+    if line := announced(said, message, place.flag):
+        print(line)
+
+
+def announced(said: dict[str, Any], message: dict[str, Any], flag: str) -> str:
+    """Return the line that the hook prints when a person submits a prompt; empty unless the agent would only wait.
+
+    While a call waits, the agent draws nothing that a hook says. So this is the moment to say why, and how to continue.
+    """
+    agent = message["agent"]
+    if message["event"] != "prompt" or agent["kind"] != "claude":
+        return ""
+    if why := flagged(flag):
+        way = "pausepoint resume --all"
+    elif why := str(said.get("why") or ""):
+        way = f"pausepoint resume {said.get('id')}"
+    else:
+        return ""
+    text = f"Pausepoint's gate: {why}. The agent waits before its next tool call. Continue it:  {way}"
+    return json.dumps({"systemMessage": text})
 
 
 def printed(said: dict[str, Any], kind: str) -> str:
     """Return the line that the hook prints before a tool call; empty if the agent needs none."""
     found = decision(said, kind)
-    is_read = found is not None and (kind == "claude" or found["hookSpecificOutput"]["permissionDecision"] == "deny")
-    return json.dumps(found) if is_read else ""
+    if kind != "claude":  # others read refusals only
+        denies = found is not None and found["hookSpecificOutput"]["permissionDecision"] == "deny"
+        return json.dumps(found) if denies else ""
+    told = {"systemMessage": f"Pausepoint's gate held this call for {said['waited']}"} if said.get("waited") else {}
+    return json.dumps({**(found or {}), **told}) if found or told else ""
 
 
 def decision(said: dict[str, Any], kind: str) -> dict[str, Any] | None:

@@ -31,12 +31,12 @@ class Limit(msgspec.Struct, frozen=True):
     """At most ``most`` sessions at work at once, or with ``per`` at most so many that get to work in that time.
 
     With ``by``, each owner or each lane has its own limit. ``Workflow(limit=Limit(5, by="owner"))`` lets five sessions
-    of the workflow work at once for each owner.
+    of the workflow work at once for each owner. With ``most=0``, no session gets to work.
 
-    >>> Limit(0)
+    >>> Limit(-1)
     Traceback (most recent call last):
     ...
-    ValueError: most must be a whole number from 1 to 1,000,000, not 0.
+    ValueError: most must be a whole number from 0 to 1,000,000, not -1.
     """
 
     most: int
@@ -49,8 +49,10 @@ class Limit(msgspec.Struct, frozen=True):
 
 def check_limit(most: object, per: object, by: object) -> None:
     """Raise `ValueError` unless a limit can be stored like this."""
-    if type(most) is not int or not 1 <= most <= MOST:
-        raise ValueError(f"most must be a whole number from 1 to {MOST:,}, not {most!r:.60}.")
+    least = 0 if per is None else 1
+    if type(most) is not int or not least <= most <= MOST:
+        closes = " Leave out per to close it." if most == 0 else ""
+        raise ValueError(f"most must be a whole number from {least} to {MOST:,}, not {most!r:.60}.{closes}")
     if per is not None and (not isinstance(per, timedelta) or not timedelta(0) < per <= timedelta(days=366)):
         given = f"{per}" if isinstance(per, timedelta) else f"{per!r:.60}"
         raise ValueError(f"per must be a time above zero and of at most 366 days, not {given}.")
@@ -105,8 +107,12 @@ class StoredLimit(msgspec.Struct, frozen=True):
 
         >>> StoredLimit("queue", "gpu", 4).described(4), StoredLimit("workflow", "brief", 5, by="owner").described(5)
         ('queue gpu, 4 of 4 at work', 'workflow brief for this owner, 5 of 5 at work')
+        >>> StoredLimit("queue", "gpu", 0).described(3)
+        'queue gpu, which is closed'
         """
         what = f"{self.scope} {self.name}" + (f" for this {self.by}" if self.by else "")
+        if self.most == 0:
+            return f"{what}, which is closed"
         return f"{what}, {self.most} in {self.per / 1e6:g} s" if self.per else f"{what}, {count} of {self.most} at work"
 
     def covers(self, session: Facts) -> bool:

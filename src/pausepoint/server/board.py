@@ -205,7 +205,8 @@ async def read(engine: Engine, owner: str | None) -> Facts:
 async def _paused(engine: Engine, owner: str | None) -> list[SessionInfo]:
     """Return the sessions that are paused individually, each with the reason of its own pause."""
     found = await engine.sessions(owner=owner, own_pause=True, status=Status.PAUSED, limit=SHOWN)
-    return [await _with_own_reason(engine, each) for each in found]
+    infos = [await _with_own_reason(engine, each) for each in found]
+    return [each for each in infos if each.pause is not None]  # a pause may be withdrawn while it is read
 
 
 async def _with_own_reason(engine: Engine, info: SessionInfo) -> SessionInfo:

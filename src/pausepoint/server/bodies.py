@@ -93,9 +93,12 @@ class Schedule(Body, frozen=True):
 
 
 class SetLimit(Body, frozen=True):
-    """Limit the sessions at work at once, or with ``per_seconds`` those that get to work in that time."""
+    """Limit the sessions at work at once, or with ``per_seconds`` those that get to work in that time.
 
-    most: Annotated[int, Meta(ge=1, le=1_000_000)] | None
+    With ``most`` 0, no session gets to work.
+    """
+
+    most: Annotated[int, Meta(ge=0, le=1_000_000)] | None
     per_seconds: Annotated[float, Meta(gt=0, le=31_622_400)] | None = None
     by: LimitKey | None = None
 

@@ -41,7 +41,7 @@ _ABOUT_ITSELF = re.compile(
     r"\bthis (?:annual )?report\b|\bannual report on form\b|\bfollowing (?:risk|table|graph|chart|discussion|is a)"
     r"|\bcheck mark\b|\bnot the only (?:risks?|ones?)\b|\bconsider carefully\b|\bcarefully consider\b"
     r"|\bnot (?:currently|presently) known\b|\btables? above\b|\bthe registrant\b|\bPart I+\b|\bItem \d"
-    r"|\bnumerous risks\b"
+    r"|\bnumerous risks\b|\brisk factors\b"
     r"|\bsections? titled\b|\bundue reliance\b|\bfor (?:a|further) discussion of\b",
     re.IGNORECASE,
 )

@@ -38,6 +38,16 @@ KINDS = {"direct": "direct investment", "fund": "fund commitment"}
 MODES = {"consider": "for consideration", "justify": "in support of a decision"}
 
 NOTE = 2
+PROFIT = "(?:income|loss|profit|earnings)"
+MAIN = {
+    "revenue": "(?:total )?(?:net )?(?:operating )?(?:revenue|sales(?! and))",
+    "operating profit": f"(?:total )?operating {PROFIT}|income from operations|ebitda",
+    "net profit": f"(?:consolidated )?net {PROFIT}",
+    "per share": "diluted",
+}
+"""The main figures of a business, and how the labels of their rows begin. Most tables of results have `MOST_MAIN`."""
+
+MOST_MAIN = 3
 FIGURES = 5
 """The maximum number of key figures in a recommendation."""
 
@@ -45,8 +55,9 @@ KEY_BONUS = 6.0
 """What the key figures of a business count more than words that a table shares with a section."""
 
 _KEY = re.compile(
-    r"(?:total )?(?:net )?((?:operating )?revenue|sales(?! and)|gross (?:profit|margin)"
-    r"|operating (?:income|loss|margin|profit)|(?<=net )(?:income|loss)|diluted|free cash flow|ebitda)s?\b",
+    r"(?:total |consolidated )?(?:net )?((?:operating )?revenue|sales(?! and)|gross (?:profit|margin)"
+    r"|operating (?:income|loss|margin|profit|earnings)|income from operations|(?<=net )(?:income|loss|earnings)"
+    r"|diluted|free cash flow|ebitda)s?\b",
     re.IGNORECASE,
 )
 _BOOKS = re.compile(
@@ -270,9 +281,18 @@ def _tables(sources: Iterable[Source]) -> list[Passage]:
 
 
 def _key_table(sources: Iterable[Source]) -> Passage | None:
-    """Return the table with the key figures of the business: the shortest that is not in a note; None without one."""
+    """Return the table with the key figures of the business; None without one.
+
+    It is the shortest that is not in a note, if possible one that has most of the main figures.
+    """
     keys = [each for each in _tables(sources) if _is_key(each) and _aside(each) < NOTE]
-    return min(keys, key=lambda each: (_aside(each), each.text.count("\n")), default=None)
+    return min(keys, key=lambda each: (_main(each) < MOST_MAIN, _aside(each), each.text.count("\n")), default=None)
+
+
+def _main(passage: Passage) -> int:
+    """Return how many of the main figures of a business the rows of a table have."""
+    text = passage.text.casefold()
+    return sum(re.search(rf"^\| (?:{label})", text, re.MULTILINE) is not None for label in MAIN.values())
 
 
 def developments(
@@ -286,12 +306,9 @@ def developments(
         [cell.strip() for cell in line.strip().strip("|").split("|")] for line in table.text.splitlines()
     ]
     rows = tables.with_percentages(lines)
-    years = [(int(named[-1]), at) for at, name in enumerate(head) if at and (named := re.findall(r"\b20\d\d\b", name))]
-    scale = tables.scale(table.text.partition("\n")[0])
+    by_year = _years(head) or _years(lines[0])
+    scale = tables.scale(table.text.partition("\n")[0]) or tables.scale(f"| {head[min(by_year.values(), default=0)]} |")
     unit = f" (in {scale}s)" if scale else ""
-    by_year: dict[int, int] = {}
-    for year, at in years:
-        by_year.setdefault(year, at)
     found: dict[str, Finding] = {}
     for row in rows if len(by_year) > 1 else ():
         measure = _KEY.match(row[0])
@@ -307,6 +324,19 @@ def developments(
         against = float(str(values[0][0])) < float(str(values[1][0]))
         found[measure[1].casefold()] = Finding(sentence=sentence, source=table.key, score=0.0, against=against)
     return list(found.values())[:FIGURES]
+
+
+def _years(head: list[str]) -> dict[int, int]:
+    """Return the years that the columns of a table are about, with the first column of each.
+
+    >>> _years(["(in millions)", "2025", "% of Revenues", "2024"])
+    {2025: 1, 2024: 3}
+    """
+    found: dict[int, int] = {}
+    for at, name in enumerate(head):
+        if at and (named := re.findall(r"\b20\d\d\b", name)):
+            found.setdefault(int(named[-1]), at)
+    return found
 
 
 def _on_cover(passage: Passage, source: Source) -> bool:

@@ -30,7 +30,7 @@ from pausepoint.apps.memo.asides import (
     is_outdated,
     segments_of,
 )
-from pausepoint.apps.memo.enrichment import developments
+from pausepoint.apps.memo.enrichment import MAIN, PROFIT, developments
 from pausepoint.apps.memo.facts import facts
 from pausepoint.apps.memo.models import (
     CompanyData,
@@ -117,7 +117,8 @@ _MONEY = r"(?!.*\bexpected to\b)(?=.*(?:[$€£]\s?\d|\d (?:million|billion)))"
 _AMOUNT = r"(?!.*\bexpected to\b)(?=.*(?:[$€£]\s?\d|\d\s?%|\d percent|\d (?:million|billion)))"
 _OPENING = r"(?:(?:in|during|for)\b[^,]{0,40}, )?(?:[\w’'-]+ ){0,3}?"
 SUMMARY = {
-    "revenue": rf"{_MONEY}{_OPENING}(?<!cost of )(?:revenues?|net sales|sales)\b(?! and marketing)",
+    "revenue": rf"{_MONEY}{_OPENING}(?<!cost of )(?:revenues?|net sales|sales)\b"
+    r"(?! and marketing| (?:for|from|of) (?!fiscal|20))",
     "growth": rf"{_AMOUNT}(?=.{{0,90}}\b(?:grew|growth|increased|decreased|rose|fell|declined)\b)"
     rf"{_OPENING}(?<!cost of )(?:revenues?|sales|customers|members(?:hips)?|volumes?|orders)\b(?! and marketing)",
     "profit": rf"{_AMOUNT}{_OPENING}(?:(?:operating|net) (?:income|loss|profit|margin|ratio|earnings)|ebitda)\b",
@@ -127,11 +128,10 @@ SUMMARY = {
 }
 """What a summary has to say, if a source says it: what, and the words of a sentence that says it."""
 
-_OFFERS = (
-    r"(?!.*\b(?:also|segments?)\b)(?:the )?(?:{company}|we|our company|the company)\b.{{0,80}}?"
-    r"\b(?:(?:is|are) (?:an?|the|one of)|provides?|sells?|makes?|operates?|offers?|manufactures?|designs?)\b"
-)
-"""A sentence that says what a company does."""
+_COMPANY = r"(?!.*\b(?:also|segments?)\b)(?:the )?(?:{company}|we|our company|the company)\b"
+_IS = _COMPANY + r"(?:,? \w+\.?)?(?: \([^)]*\))? (?:is|are) (?:an?|the|one of)\b"
+_OFFERS = _COMPANY + r".{{0,80}}?\b(?:provides?|sells?|makes?|operates?|offers?|manufactures?|designs?)\b"
+"""Sentences that say what a company is, and what it does."""
 
 _HARMS = (
     r"(?!.*\b(?:mitigat|assess|manag|monitor|program|law\b|insurance|hypothetical|opportunities))"
@@ -147,11 +147,13 @@ _HARMS_BUSINESS = (
 ALIKE = 0.6
 """The share of its words that a sentence of a summary may have in common with another one."""
 
-_MEASURES = {
-    "revenue": re.compile(r"(?:operating )?revenue|sales"),
-    "profit": re.compile(r"operating (?:income|loss|profit)|income|loss|ebitda"),
+_SAYS = {
+    "revenue": rf"(?=.*\b(?:was|were|of|to|reached|totall?ed) [$€£]){SUMMARY['revenue']}",
+    "operating profit": rf"{_AMOUNT}{_OPENING}operating {PROFIT}\b",
+    "net profit": rf"{_AMOUNT}{_OPENING}net {PROFIT}\b(?!.{{0,20}} per )",
+    "per share": rf"{_AMOUNT}.*\bper (?:diluted |common )?share\b",
 }
-"""The measures of a table of results that a summary has if no sentence says them."""
+"""The words of a sentence that says one of the main figures, so that a summary needs no row of a table for it."""
 
 TOPICS = {
     "revenue": r"\brevenues?\b|\bsales\b", "profit or loss": r"\bprofit|\bnet (?:income|loss)|\bebitda\b",
@@ -372,19 +374,15 @@ def speaks_against(sentence: str) -> bool | None:
 
 
 def _results(findings: list[Finding], sources: Iterable[Source]) -> list[Finding]:
-    """Return the revenue and the profit of a table of results that the sentences of a summary do not have."""
-    lacking = [kind for kind in _MEASURES if not any(_says(kind, each.sentence) for each in findings)]
-    rows = developments(sources, "{label} in {new}: {one}; in {old}: {other}.") if lacking else []
-    found = [next((row for row in rows if _MEASURES[kind].match(_measure(row))), None) for kind in lacking]
+    """Return the main measures of a table of results that the sentences of a summary do not have."""
+    rows = developments(sources, "{label} in {new}: {one}; in {old}: {other}.")
+    lacking = [
+        name
+        for name, form in _SAYS.items()
+        if not any(re.match(form, each.sentence, re.IGNORECASE) for each in findings)
+    ]
+    found = [next((row for row in rows if re.match(MAIN[name], row.sentence, re.IGNORECASE)), None) for name in lacking]
     return [row for row in found if row is not None]
-
-
-def _measure(row: Finding) -> str:
-    return re.sub(r"^(?:total )?(?:net )?", "", row.sentence.casefold())
-
-
-def _says(kind: str, sentence: str) -> bool:
-    return re.match(SUMMARY[kind], sentence, re.IGNORECASE) is not None
 
 
 def _missing(outline: list[Section], findings: dict[str, list[Finding]], sources: Iterable[Source]) -> list[str]:
@@ -484,7 +482,9 @@ def _summed(left: dict[str, list[Scored]], company: str) -> list[tuple[str, Scor
             has_figures = form in SUMMARY.values() or not form
             found.append(max(fitting, key=lambda those: _with_figures(those[1]) if has_figures else those[1][0]))
 
-    take(others, _OFFERS.format(company=re.escape(company)))
+    for form in (_IS, _OFFERS):
+        if not found:
+            take(others, form.format(company=re.escape(company)))
     if not found:
         take([first], among=CONSIDERED)
     for form in SUMMARY.values():

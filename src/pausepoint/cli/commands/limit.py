@@ -23,7 +23,7 @@ ACTIONS = ("ls", "set", "rm")
 @click.option("--queue", metavar="NAME", help="With set and rm: the limit of a queue.")
 @click.option("--workflow", metavar="NAME", help="With set and rm: the limit of a workflow.")
 @click.option("--lane", metavar="NAME", help="With set and rm: the limit of a lane.")
-@click.option("--most", type=Whole(1), metavar="N", help="With set: how many sessions.")
+@click.option("--most", type=Whole(), metavar="N", help="With set: how many sessions; 0 lets none get to work.")
 @click.option("--none", "lifted", is_flag=True, help="With set: lift the limit that the code of the workflow has.")
 @click.option("--per", type=Whole(1), metavar="SECONDS",
               help="With set: how many may get to work in this time, not how many are at work at once.")  # fmt: skip
@@ -46,14 +46,15 @@ def limit(cli: Cli, action: str, **given: Any) -> int:
 
 
 def _check(action: str, given: dict[str, Any]) -> None:
-    named = [name for name in ("queue", "workflow", "lane") if given[name] is not None]
+    options = {name for name, value in given.items() if value is not None and value is not False}
+    named = options & {"queue", "workflow", "lane"}
     if action == "ls":
-        if any(given.values()):
+        if options:
             raise click.UsageError("ls takes no options of a limit.")
         return
     if len(named) != 1:
         raise click.UsageError(f"{action} needs one of --queue, --workflow and --lane.")
-    if action == "rm" and any(given[name] for name in ("most", "lifted", "per", "by")):
+    if action == "rm" and options != named:
         raise click.UsageError("rm removes all limits of its --queue, --workflow or --lane, and takes no other option.")
     if action == "set" and (given["most"] is None) is not given["lifted"]:
         raise click.UsageError("set needs --most N, or --none.")
@@ -92,6 +93,8 @@ def _most(each: LimitInfo) -> str:
     """Return what a limit allows, for people."""
     if each.most is None:
         return "no limit"
+    if each.most == 0:
+        return "closed" + (f" for each {each.by}" if each.by else "")
     what = f"{each.most} at once" if each.per is None else f"{each.most} in {each.per.total_seconds():g} s"
     return what + (f" per {each.by}" if each.by else "")
 

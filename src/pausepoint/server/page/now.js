@@ -52,8 +52,8 @@ const link = (hash, text) => html`<a data-row href="#${hash}">${text}</a>`;
 
 // member of `/now` → name, filter, second line of a row, and the text without rows
 const LISTS = {
-  running: ['Running', 'status=running,pausing', ({ progress, ...s }) => `${s.workflow} · ${at(s)} · ${
-    progress ? `${number(progress.done)} of ${number(progress.total)} · ` : ''}${spent(s)}`,
+  running: ['Running', 'status=running,pausing', ({ progress, ...s }) => [s.workflow, at(s),
+    progress && `${number(progress.done)} of ${number(progress.total)}`, spent(s)].filter(Boolean).join(' · '),
   'Nothing is running. Start a session with pausepoint run.'],
   failed: ['Failed', 'failed=true', ({ failure }) => `${failure.step}: ${failure.type}: ${failure.message.split('\n')[0]}`, 'Nothing failed.'],
   paused: ['Paused individually', 'status=paused', ({ pause: { kind, by, reason } }) => `${by ? `by ${by}` : kind}: ${reason || 'no reason given'}`,

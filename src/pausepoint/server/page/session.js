@@ -105,7 +105,7 @@ export function live(name, data, page) {
 
 const meta = (s) => [
   html`<b>${s.workflow}</b> v${s.version}${s.guest ? ' (guest)' : ''}`,
-  s.step && html`${s.held_by_guard ? '' : 'at '}<b class="mono">${at(s)}</b>${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
+  (at(s) || s.progress) && html`${at(s) && html`${s.held_by_guard ? '' : 'at '}<b class="mono">${at(s)}</b>`}${s.progress ? ` ${number(s.progress.done)} of ${number(s.progress.total)}` : ''}`,
   s.queue !== 'default' && html`queue <a href="#/sessions?queue=${encodeURIComponent(s.queue)}"><b>${s.queue}</b></a>`, s.priority && html`priority <b>${s.priority}</b>`,
   s.owner && html`owner <a href="#/sessions?owner=${encodeURIComponent(s.owner)}"><b>${s.owner}</b></a>`,
   s.lane !== s.owner && html`lane <b>${s.lane}</b>`,

@@ -43,8 +43,11 @@ export const PLAY = drawn(26, 24, filled('M7 4.5v15l13-7.5z'));
 export const bar = (progress) => progress?.total ? html`<svg class="bar" role="progressbar" aria-label="Progress" aria-valuenow=${progress.done}
   aria-valuemin="0" aria-valuemax=${progress.total}><rect width="${Math.min(100, 100 * progress.done / progress.total)}%" height="6" rx="3"/></svg>` : '';
 
+// An agent at the gate: it makes calls, and has no steps.
+export const isAgent = ({ guest, workflow }) => guest && workflow === 'agent';
+
 // Where a session is: its step and visit.
-export const at = (s) => s.step ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
+export const at = (s) => s.step && !isAgent(s) ? `${s.held_by_guard ? 'after ' : ''}${s.step}${s.visit > 1 ? '#' + s.visit : ''}` : '';
 
 // A part of a screen: its title, and a list or what it says without one. And one row of it: name, mark, further lines.
 const key = (each, n) => each.id ?? each.session_id ?? n;

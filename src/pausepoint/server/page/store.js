@@ -112,7 +112,7 @@ const TARGET = [pick('Of a', 'scope', [['queue'], ['workflow'], ['lane']]), html
 
 const set = (page, target, all = target?.limits ?? [], now = all.findLast(({ declared }) => !declared) ?? all.at(-1)) => page.ask({
   title: target ? `Limit of ${target.scope} ${target.name}` : 'Set a limit', say: 'Set',
-  body: () => html`${target ? '' : TARGET}${type('At most; empty to lift the limit of the code', 'most', now?.most ?? '')}
+  body: () => html`${target ? '' : TARGET}${type('At most; 0 to close it, empty to lift the limit of the code', 'most', now?.most ?? '')}
     <div @input=${alone}>${type('In so many seconds; empty for at once', 'per_seconds', now?.per_seconds ?? '')}</div>
     ${pick('Counted', 'by', [['', 'all together'], ['owner', 'for each owner'], ['lane', 'for each lane']], now?.by, now?.per_seconds)}
     <p class="dim">A limit that counts in the same way is replaced. Others stay.</p>`,
@@ -123,7 +123,7 @@ const set = (page, target, all = target?.limits ?? [], now = all.findLast(({ dec
 });
 
 function most({ most: n, per_seconds: seconds, by, declared, counts }) {
-  const text = n == null ? 'no limit' : `at most ${number(n)} ${seconds ? `in ${seconds} s` : 'at once'}${by ? ` for each ${by}` : ''}`;
+  const text = n == null ? 'no limit' : n === 0 ? `closed${by ? ` for each ${by}` : ''}` : `at most ${number(n)} ${seconds ? `in ${seconds} s` : 'at once'}${by ? ` for each ${by}` : ''}`;
   return `${text}${declared ? ', set by the code' : n == null ? ', that of the code is lifted' : ''}${counts || n == null ? '' : ', overridden'}`;
 }
 

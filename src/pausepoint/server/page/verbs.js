@@ -1,7 +1,7 @@
 // The dialogs of a session's verbs. Each verb that runs something shows first what it would run, and why.
 import { html } from './marks.js';
 import { act, address, get, of, post, Problem } from './api.js';
-import { at, ROWS } from './shapes.js';
+import { at, isAgent, ROWS } from './shapes.js';
 import { capital, counted, local, shown } from './words.js';
 import { how, opened, why } from './dialog.js';
 import { drawn, forget, readValue } from './form.js';
@@ -12,11 +12,10 @@ import { tell } from './toast.js';
 const ITEMS = 20, KINDS = { resume: 'main', cancel: 'quiet bad', redact: 'quiet bad' };
 
 // The past of an agent at the gate is in the agent, so nothing here can change it.
-export function can({ status, guest, workflow }) {
-  const isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
-  const isAgent = guest && workflow === 'agent';
-  return { pause: !isOver && !isIn('failed', 'paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isAgent && !isHeld,
-    fork: !isAgent, edit: !isAgent && !isHeld, cancel: !isOver };
+export function can(s) {
+  const { status } = s, isIn = (...names) => names.includes(status), isOver = isIn('completed', 'cancelled'), isHeld = isIn('running', 'pausing');
+  return { pause: !isOver && !isIn('failed', 'paused', 'pausing'), resume: isIn('paused', 'failed', 'ready', 'created'), rewind: !isAgent(s) && !isHeld,
+    fork: !isAgent(s), edit: !isAgent(s) && !isHeld, cancel: !isOver };
 }
 
 const button = (verb, d, page) => html`<button class="b ${KINDS[verb] ?? ''}" @click=${() => ask(verb, d, page)}>${capital(verb)}…</button>`;
