@@ -7,8 +7,6 @@ import json
 from functools import partial
 from pathlib import Path
 
-import pytest
-
 from pausepoint.apps.helpdesk import conversation
 from pausepoint.apps.helpdesk.models import MARK, Notice
 from pausepoint.testing import ManualClock

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
-
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+
+import pytest
 
 from pausepoint.apps.memo import checks as checking
 from pausepoint.apps.memo import citations as citing

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pytest
 from pydantic import BaseModel
 
 from pausepoint import Context, Engine, Retry, Status, Workflow, step, workflow
