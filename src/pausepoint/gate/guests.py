@@ -278,10 +278,11 @@ class _Guest:
             self.is_new = False
             self._freezer()
             await gate.attend(ctx)
-            await self._charge(ctx)
+            is_over = gate.ended.is_set()  # if it ends only now, another visit records its end
+            await self._charge(ctx, is_over)
             if gate.is_lost and not gate.at_rest.is_set():
                 raise AgentGone(f"The process of agent {gate.name} ended in the middle of its work.")
-            if not gate.ended.is_set():
+            if not is_over:
                 raise asyncio.CancelledError  # ends the visit; the session stays open
             ctx.output = {"ended": "its process ended" if gate.is_lost else "it ended"}
 
@@ -315,11 +316,11 @@ class _Guest:
     def _close(self, session_id: str) -> None:
         self.gate.close(f"Session {session_id} was cancelled by a person. Stop here, and do not try another way.")
 
-    async def _charge(self, ctx: Context) -> None:
+    async def _charge(self, ctx: Context, is_over: bool) -> None:
         """Record what the agent has used since the last turn, by the sum in its transcript."""
         if not self.gate.transcript:
             return
-        if self.gate.ended.is_set():
+        if is_over:
             await self._until_whole()
         total = await in_thread(tokens_in, Path(self.gate.transcript))
         known = (await self.engine.session(self.session_id).info()).spent_tokens
