@@ -415,8 +415,8 @@ MIXED = (
 )
 LED = (
     "Bo Reed led Tern from September 2024 to May 2028. Acme lost money in the years 2029, 2028 and 2027. Acme runs"
-    " about 90 projects. Of these, some 50 are in trials. Debt as of January 31, 2029 and 2028 was $3.1 billion and $0.9"
-    " billion, respectively."
+    " about 90 projects. Of these, some 50 are in trials. Debt as of January 31, 2029 and 2028 was $3.1 billion and"
+    " $0.9 billion, respectively."
 )
 COMPUTED = [
     (SALES, "Sales of walls grew 10% in 2029.", "Sales of walls grew 25% in 2029."),
@@ -467,8 +467,8 @@ PRICES = (
 )
 LOANS = (
     "The loan of $8 million is unsecured. The court denied the motion of the merchants. The quarterly dividend of $0.51"
-    " is an annual dividend of $2.04. A loss of $327 million was recognized in 2028. Rates as of 2029 and 2028 were 5.3% and"
-    " 7.7%, respectively."
+    " is an annual dividend of $2.04. A loss of $327 million was recognized in 2028. Rates as of 2029 and 2028 were"
+    " 5.3% and 7.7%, respectively."
 )
 OFFSET = "Cash of Acme rose by 9% in 2029, partially offset by a decrease in security deposits from customers."
 REVERSED = [

@@ -1,10 +1,9 @@
-"""Find the figures of a claim that its passages do not contain, but that follow from theirs: sums and changes.
+"""Find the figures of a claim that its passages do not contain, but that follow from theirs: sums.
 
-Growth, shares and ratios are in `computed`.
+Growth, shares and ratios are in `computed`, periods and counts in `periods`.
 
 A sum counts if the claim says what it adds: each part of it is in the claim, as a figure or as a year or a word that
-belongs to this figure alone in its sentence or table. A change, absolute or in percent, counts if the claim contains
-one of its two figures, and both belong to the same thing.
+belongs to this figure alone in its sentence or table.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from pausepoint.apps.memo.computed import is_computed
-from pausepoint.apps.memo.facts import POINTS, Fact, facts, in_digits, is_rounded, is_same_number
+from pausepoint.apps.memo.facts import Fact, facts, in_digits, is_rounded, is_same_number
 from pausepoint.apps.memo.figures import YEAR, Figure, figures_of
 from pausepoint.apps.memo.periods import is_counted
 from pausepoint.apps.memo.prose import stems
@@ -31,14 +30,6 @@ _WHOLE = re.compile(
     re.IGNORECASE,
 )
 """How a claim says that it adds up all figures of a kind."""
-
-_CHANGE = re.compile(
-    r"\b(?:by|up|down|increase of|rise of|growth of|gain of|decrease of|decline of|drop of|fall of|(?:rose|grew|fell"
-    r"|increased|declined|dropped|decreased|gained|risen|grown|fallen))\s(?:by\s)?(?:an?\s)?"
-    r"(?:about |around |some |nearly |almost |roughly |more than |over |approximately )?$",
-    re.IGNORECASE,
-)
-"""What stands before a figure that says how much something has changed."""
 
 
 def follows(fact: Fact, claim: str, passage: str) -> bool:
@@ -58,7 +49,7 @@ def follows(fact: Fact, claim: str, passage: str) -> bool:
     figures = [each for each in known if not is_same_number(fact, each.fact)]
     if is_counted(fact, claim, passage):
         return True
-    return _is_sum(fact, claim, figures) or _is_change(fact, claim, figures) or is_computed(fact, claim, known)
+    return _is_sum(fact, claim, figures) or is_computed(fact, claim, known)
 
 
 def _is_sum(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
@@ -86,28 +77,6 @@ def _is_sum(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
             for those in ([each for each in like if name in each.groups] for name in groups)
         )
     )
-
-
-def _is_change(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
-    """Return whether a number is the difference of two figures, or how many percent one is more than the other."""
-    if not any(_CHANGE.search(claim[: match.start()]) for match in re.finditer(re.escape(fact.text), claim)):
-        return False
-    shown = [other for other in facts(claim) if other.kind == "number" and other != fact]
-    for one in figures:
-        for other in figures:
-            pair = one.fact.value, other.fact.value
-            if pair[0][1] != pair[1][1] or not one.groups & other.groups or not float(str(pair[1][0])):
-                continue
-            if not any(is_same_number(each, figure.fact) for each in shown for figure in (one, other)):
-                continue
-            change = float(str(pair[0][0])) - float(str(pair[1][0]))
-            percent = 100 * change / float(str(pair[1][0]))
-            in_points = pair[0][1] == "%" and fact.value[1] == POINTS
-            if (in_points or _has_unit(fact, pair[0][1])) and _is_near(fact, abs(change)):
-                return True
-            if fact.value[1] == "%" and _is_near(fact, abs(percent)):
-                return True
-    return False
 
 
 def _has_unit(fact: Fact, unit: object) -> bool:

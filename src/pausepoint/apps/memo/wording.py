@@ -19,8 +19,8 @@ _GENERAL = {
         " part main major key new first while such other some point points percentage"
         " between during under per each one own because since"
         " before after however notably overall moreover slightly somewhat just only well"
-        ""
-        " two three four five six seven eight nine ten eleven twelve half hundred still yet even end same fewer less bring brings brought next large largest did so far them",
+        " two three four five six seven eight nine ten eleven twelve half hundred"
+        " still yet even end same fewer less bring brings brought next large largest did so far them",
     )
 }
 """Words that say nothing by themselves. A claim may use them even if its passage does not."""
@@ -37,7 +37,7 @@ _SYNONYMS = {
     "sell": "sold sale sales revenue revenues turnover", "pay": "paid payment payments spend spends spent spending",
     "buy": "bought buys buying acquire acquired acquires acquisition acquisitions purchase purchased purchases"
     " repurchase repurchases repurchased buyback buybacks",
-    "employ": "employees employee workforce staff worker workers worked headcount associates",
+    "employ": "employed employs employees employee workforce staff worker workers worked headcount associates",
     "people": "persons person individuals individual", "income": "earnings profit profits", "attack": "cyberattack",
     "lawyer": "legal counsel attorney", "fx": "currency currencies", "expect": "anticipate anticipated anticipates",
     "facility": "line lines facilities", "decline": "slid slipped slip slips slide cut cuts narrow narrowed",
