@@ -1,13 +1,15 @@
 """Measure the check of claims: `python -m tests.apps.memo_claims DOCUMENTS` prints how many lies and truths it doubts.
 
-The claims are in `memo_claims.json`, an honest one and a lie for each passage. DOCUMENTS is a folder with the annual
-reports that they are about; a report is found by the key of the passage, which begins with the name of its file.
+The claims are in `memo_claims.json`, an honest one and a lie for each passage, in two sets of three companies each.
+DOCUMENTS is a folder with the annual reports that they are about; a report is found by the key of the passage, which
+begins with the name of its file. Claims about a report that the folder does not have are left out.
 """
 
 from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +19,7 @@ from pausepoint.apps.memo.models import Section, Source
 from pausepoint.apps.memo.prose import slug
 
 CLAIMS = Path(__file__).with_name("memo_claims.json")
+SETS = [("UnitedHealth Group", "Walmart", "AbbVie"), ("Salesforce", "Coca-Cola", "Mastercard")]
 MONEY = Section(name="02-money", title="Money", about=["revenue"])
 
 
@@ -29,17 +32,28 @@ def why_doubted(claim: str, key: str, company: str, sources: list[Source]) -> li
 
 def main(folder: Path) -> None:
     """Print the lies that are missed and the honest claims that are accused, with the reason, and how many."""
-    paths = documents.listed(folder)
+    reports = {slug(path.stem): path for path in documents.listed(folder)}
 
     @cache
     def sources(key: str) -> list[Source]:
-        return [documents.read(next(path for path in paths if slug(path.stem) == key))]
+        return [documents.read(reports[key])]
 
     rows = json.loads(CLAIMS.read_text("utf-8"))
+    for companies in SETS:
+        measure([row for row in rows if row["company"] in companies and report_of(row) in reports], sources)
+
+
+def report_of(row: dict[str, str]) -> str:
+    """Return the key of the report that a claim is about."""
+    return row["passage"].rpartition("-")[0]
+
+
+def measure(rows: list[dict[str, str]], sources: Callable[[str], list[Source]]) -> None:
+    """Print the result for a set of claims. ``sources`` returns a report by its key."""
     caught = accused = 0
     for row in rows:
         key, company = row["passage"], row["company"]
-        report = sources(key.rpartition("-")[0])
+        report = sources(report_of(row))
         why = why_doubted(row["honest"], key, company, report)
         accused += bool(why)
         print(f"accused: {row['honest']}\n  {'; '.join(why)}" if why else "", end="\n" if why else "")

@@ -405,6 +405,19 @@ ORDERS = (
     "Orders of Acme were $6.0 million, $8.0 million and $2.5 million for 2029, 2028 and 2027, respectively. Of its"
     " purchase commitments of $40 million, $12.5 million fall due within one year. The dividend is $0.44 per share."
 )
+SHARED = (
+    "| in millions | 2029 | % of total revenue | 2028 | % of total revenue |\n|---|---|---|---|---|\n"
+    "| Rent | $310 | 35% | $300 | 37% |\n| Fuel | 80 | 9 | 90 | 11 |"
+)
+MIXED = (
+    "| | 2029 (in millions, except percentages) | 2028 (in millions, except percentages) | Increase |\n"
+    "|---|---|---|---|\n| Net revenue | $28,167 | $25,098 | 12% |\n| Operating expenses | $12,585 | $11,090 | 13% |"
+)
+LED = (
+    "Bo Reed led Tern from September 2024 to May 2028. Acme lost money in the years 2029, 2028 and 2027. Acme runs"
+    " about 90 projects. Of these, some 50 are in trials. Debt as of January 31, 2029 and 2028 was $3.1 billion and"
+    " $0.9 billion, respectively."
+)
 COMPUTED = [
     (SALES, "Sales of walls grew 10% in 2029.", "Sales of walls grew 25% in 2029."),
     (SALES, "Sales of walls grew by almost $30 million in 2029.", "Sales of walls fell by almost $30 million in 2029."),
@@ -422,6 +435,18 @@ COMPUTED = [
     (ORDERS, "Almost a third of the purchase commitments of $40 million fall due within a year.",
      "Almost half of the purchase commitments of $40 million fall due within a year."),
     (ORDERS, "Its dividend is 44 cents per share.", "Its dividend is 4.4 cents per share."),
+    (SALES, "Sales of walls have grown by $90 million in two years.",
+     "Sales of walls have grown by $80 million in two years."),
+    (SHARED, "Rent absorbed 35% of revenue in 2029, two points less than the year before.",
+     "Rent absorbed 35% of revenue in 2029, three points less than the year before."),
+    (SHARED, "Rent was nearly four times the cost of fuel in 2029.", "Rent was nearly five times fuel in 2029."),
+    (MIXED, "Net revenue rose 12% to $28.2 billion in 2029.", "Net revenue rose 12% to $28.2 million in 2029."),
+    (LED, "Bo Reed led Tern for more than three and a half years.", "Bo Reed led Tern for more than five years."),
+    (LED, "Acme has lost money in each of the last three years.",
+     "Acme has lost money in each of the last four years."),
+    (LED, "More than half of the projects are in trials.", "More than two thirds of the projects are in trials."),
+    (LED, "Debt more than tripled between January 2028 and January 2029, to $3.1 billion.",
+     "Debt more than doubled between January 2027 and January 2029, to $3.1 billion."),
 ]  # fmt: skip
 
 
@@ -434,6 +459,56 @@ def test_a_figure_that_follows_from_two_of_a_row_a_column_or_a_sentence_is_suppo
         memo = citing.assembled("# Acme\n", {"02-money": f"## Money\n\n{claim[:-1]} [@p-1].\n"}, OUTLINE, papers)
         wrong = checking.check_citations(memo, papers, "Acme").unsupported
         assert (not wrong) == is_right, wrong
+
+
+PRICES = (
+    "| in millions | 2029 | 2028 |\n|---|---|---|\n| Average price | $529 | $493 |\n| Long-term debt | 60 | 66 |\n"
+    "| Pension liabilities | 19 | 21 |\n| Total | 900 | 800 |"
+)
+LOANS = (
+    "The loan of $8 million is unsecured. The court denied the motion of the merchants. The quarterly dividend of $0.51"
+    " is an annual dividend of $2.04. A loss of $327 million was recognized in 2028. Rates as of 2029 and 2028 were"
+    " 5.3% and 7.7%, respectively."
+)
+OFFSET = "Cash of Acme rose by 9% in 2029, partially offset by a decrease in security deposits from customers."
+REVERSED = [
+    (PRICES, "The average price was higher in 2029 than in 2028.", "The average price was lower in 2029 than in 2028."),
+    (PRICES, "Pension liabilities are smaller than long-term debt.",
+     "Pension liabilities are larger than long-term debt."),
+    (PRICES, "Pension liabilities were $19 million in 2029.", "Pension liabilities were $60 million in 2029."),
+    (PRICES, "Long-term debt was $66 million in 2028.", "Long-term debt was $66 million in 2029."),
+    (LOANS, "The unsecured loan is one of $8 million.", "The loan of $8 million is secured."),
+    (LOANS, "The court rejected the motion of the merchants.", "The court granted the motion of the merchants."),
+    (LOANS, "The quarterly dividend is $0.51.", "The quarterly dividend is $2.04."),
+    (LOANS, "Acme had a loss of $327 million in 2028.", "Acme had a loss of $327 million in 2029."),
+    (LOANS, "The rate was 5.3% in 2029.", "The rate was 7.7% in 2029."),
+    (OFFSET, "Security deposits from customers held back the cash of Acme.",
+     "Security deposits from customers added to the cash of Acme."),
+    ("The number of people grew by seven percent in 2029.", "The number of people grew by 7% in 2029.",
+     "Acme cut its people by seven percent in 2029."),
+]  # fmt: skip
+
+
+@pytest.mark.covers("S4.21")
+@pytest.mark.parametrize(("passage", "honest", "lie"), REVERSED)
+def test_a_claim_that_says_the_reverse_of_its_passage_is_found(passage: str, honest: str, lie: str) -> None:
+    assert not doubt(honest, passage, company="Acme")
+    assert doubt(lie, passage, company="Acme")
+
+
+@pytest.mark.parametrize(
+    ("passage", "claim"),
+    [("In 2029, we employed 35,300 persons.", "About 35,300 people worked for Acme in 2029."),
+     ("The Company has a program. In 2029, the Company sold $5 million of receivables.",
+      "Acme sold receivables of $5 million under a program in 2029."),
+     ("| In millions | 2029 | 2028 |\n|---|---|---|\n| Corporate | 33 | 20 |\n| Total | 42 | 30 |",
+      "Other charges were $42 million in 2029."),
+     ("Acme filled 1.6 million and 1.5 million orders in 2029 and 2028, respectively.",
+      "Acme filled 5% more orders in 2029 than in 2028, 1.6 million in all."),
+     ("None of its customers brought in 10% of revenue.", "No customer brought in 10% of revenue.")],
+)  # fmt: skip
+def test_a_claim_in_other_words_is_not_doubted(passage: str, claim: str) -> None:
+    assert not doubt(claim, passage, "Other charges", "Acme")
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator
 
+from pausepoint.apps.memo.contradictions import contradiction
 from pausepoint.apps.memo.exchanges import exchanged, from_to, misnamed, renamed
-from pausepoint.apps.memo.facts import Fact, facts, is_in, is_same_number, placed, plain
+from pausepoint.apps.memo.facts import Fact, facts, in_digits, is_in, is_same_number, placed, plain
 from pausepoint.apps.memo.owners import misgiven
-from pausepoint.apps.memo.prose import sentences, stem, stems
+from pausepoint.apps.memo.prose import sentences, stems
+from pausepoint.apps.memo.sums import follows
 from pausepoint.apps.memo.tables import below_zero_in, spoken
+from pausepoint.apps.memo.wording import FORMS, PARTS, directions, topic_of, words_of
 
 SHARED = 0.5
 """The minimum share of a claim's words that its passage must contain."""
@@ -26,29 +29,20 @@ SHARED_ALONE = 0.6
 SHARED_BY_CLAUSE = 0.3
 """The minimum share of the words of each clause, so that a true half does not cover for an invented one."""
 
-_DENIES = re.compile(r"\b(?:not|never|cannot|no longer|no|nor|fail(?:s|ed)? to|unable to)\b|n[’']t\b", re.IGNORECASE)
+_DENIES = re.compile(
+    r"\b(?:not|none|never|cannot|no longer|no|nor|fail(?:s|ed)? to|unable to)\b|n[’']t\b", re.IGNORECASE
+)
 _LACKS = re.compile(rf"{_DENIES.pattern}|\b(?:without|lacks?|free of)\b", re.IGNORECASE)
 """How a passage says that there is none of something. A claim may say the same with a “not”."""
 
-_GENERAL = {
-    stem(word)
-    for word in re.findall(
-        r"\w+",
-        "company companies firm business year years annual quarter period fiscal earlier ago previous prior last"
-        " current report reports reported according state states stated note notes show shows shown say says said"
-        " describe total amount number level about approximately around nearly roughly almost over more than up to"
-        " compared reach reached stand stands stood amounted include includes including also both now today"
-        " currently another additional additionally added adds went go goes come comes came"
-        " part main major key new first while such other some point points percentage"
-        " between during under per each one own because since"
-        " before after however notably overall moreover",
-    )
-}
-"""Words that say nothing by themselves. A claim may use them even if its passage does not."""
-
-PARTS = re.compile(r"[,;:()—–]|\b(?:but|and|while|whereas|because|although|which|who|as well as)\b", re.IGNORECASE)
 _STEP = re.compile(r",(?!\d)|[;:()—–]|\b(?:but|and|while|whereas|because|although|when|as)\b")
 _CLAUSE = re.compile(r"[.,;:!?()]|\b(?:but|and|because|although)\b", re.IGNORECASE)
+_LEANS = re.compile(r"\W*(?:its?|they|their)\b")
+"""The start of a clause that is about the clause before it."""
+
+_TOTAL = re.compile(r"total\b|consolidated\b", re.IGNORECASE)
+"""The label of a row that is about what the heading above its table says."""
+
 _SCOPE = 3
 """The number of words that a denial covers."""
 
@@ -62,25 +56,15 @@ _BELOW_ZERO = re.compile(
 )
 """How a claim says that a figure is below zero."""
 
-_FORMS = {
-    "fell": "fall", "fallen": "fall", "rose": "rise", "risen": "rise", "grew": "grow", "grown": "grow", "lost": "lose",
-    "shrank": "shrink", "shrunk": "shrink", "made": "make", "sold": "sell", "bought": "buy", "won": "win",
-    "dropped": "drop", "dropping": "drop", "shrinking": "shrink",
-    "sale": "sell", "sales": "sell", "revenue": "sell", "revenues": "sell", "turnover": "sell",
-    "paid": "pay", "left": "leave", "led": "lead", "held": "hold", "built": "build", "met": "meet",
-}  # fmt: skip
-_BUY_BACK = re.compile(r"\b(?:bought|buy(?:s|ing)?)[ -]?backs?\b", re.IGNORECASE)
 _BETTER = re.compile(r"\b(?:improv|worsen)\w*", re.IGNORECASE)
 """Words for a rise or a fall that mean the reverse of costs and of ratios that are better if they are lower."""
 
 _BY = re.compile(
     rf"\b((?!{_BETTER.pattern})[a-z]+)\s(?:(?:by|of|an?|about|around|some|nearly|almost|roughly|approximately)\s)*$"
 )
+_CLAUSE_BY = re.compile(r"([^.,;:()]*)\bby\s(?:about |around |some |nearly |almost |roughly |approximately )?$")
 _THEN = re.compile(rf"\s((?!{_BETTER.pattern})[a-z]+)\b")
 """What stands before and behind a figure by which something rises or falls."""
-
-_UP = {stem(word) for word in ("rise", "grow", "increase", "gain", "climb", "double", "improve", "expand", "higher")}
-_DOWN = {stem(word) for word in ("fall", "decline", "decrease", "drop", "shrink", "lose", "worsen", "halve", "lower")}
 
 
 def doubt(claim: str, passage: str, heading: str = "", company: str = "", names: Collection[str] = ()) -> str:
@@ -93,40 +77,48 @@ def doubt(claim: str, passage: str, heading: str = "", company: str = "", names:
     >>> doubt("Acme raised $3 million.", "Acme raised $3 million from Harbour Capital.")
     ''
     """
+    return next(doubts(claim, passage, heading, company, names), "")
+
+
+def doubts(
+    claim: str, passage: str, heading: str = "", company: str = "", names: Collection[str] = ()
+) -> Iterator[str]:  # fmt: skip
+    """Yield all reasons why a passage does not support a claim."""
     if plain(claim) in map(plain, sentences(passage)):
-        return ""
-    own, said, its = _words(claim), _words(f"{passage} {heading}"), _words(company)
+        return
+    own, said, its = words_of(claim), words_of(f"{passage} {heading}"), words_of(company)
     pair = from_to(claim)
-    subject = _about(claim, own) - its - ({"up", "down"} - said if pair else set())
+    subject = topic_of(claim, own) - its - ({"up", "down"} - said)
     share = SHARED if facts(claim, names) else SHARED_ALONE
     if not _shares(subject, said, share) or (len(subject) == 1 and _is_new(claim, subject, f"{passage} {heading}")):
-        return "the passage is about something else"
+        yield "the passage is about something else"
     for clause in PARTS.split(claim):
-        told = _about(clause, _words(clause)) - its
+        told = topic_of(clause, words_of(clause)) - its - {"up", "down"}
         if len(told) > 1 and not _shares(told, said, SHARED_BY_CLAUSE):
-            return f"the passage does not say “{clause.strip(' .')}”"
-    if figure := _misplaced(claim, subject, its, passage):
-        return f"the passage gives {figure} for something else"
+            yield f"the passage does not say “{clause.strip(' .')}”"
+    if figure := _misplaced(claim, subject, its, passage, heading):
+        yield f"the passage gives {figure} for something else"
     if figure := _turned(claim, passage):
-        return f"the passage has {figure} below zero"
+        yield f"the passage has {figure} below zero"
     if figures := exchanged(claim, passage, company):
-        return f"the claim exchanges {figures}"
-    if figure := misgiven(claim, passage, names, company):
-        return f"the passage gives {figure}"
+        yield f"the claim exchanges {figures}"
+    if (other := misgiven(claim, passage, names, company)) and not follows(other[0], claim, passage):
+        yield f"the passage gives {other[0].text} for {other[1]}"
     if name := misnamed(claim, passage, names, company):
-        return f"the passage says this of {name}"
+        yield f"the passage says this of {name}"
     if name := renamed(claim, passage):
-        return f"the passage says this of {name}"
+        yield f"the passage says this of {name}"
+    if why := contradiction(claim, passage):
+        yield why
     nearest = _nearest(own, passage)
     denied, theirs = _denied(claim), _denied(nearest)
     if denied and not denied & _denied(passage, _LACKS):
-        return "the claim denies something that the passage does not deny"
+        yield "the claim denies something that the passage does not deny"
     if not denied and theirs & own:
-        return "the passage denies the claim"
+        yield "the passage denies the claim"
     ways, theirs = directions(claim), directions(nearest)
     if _is_turned_round(claim, passage, pair) or (ways and theirs and not ways & theirs and pair is None):
-        return "something rises in the claim and falls in the passage, or the reverse"
-    return ""
+        yield "something rises in the claim and falls in the passage, or the reverse"
 
 
 def _is_new(claim: str, subject: set[str], said: str) -> bool:
@@ -136,25 +128,26 @@ def _is_new(claim: str, subject: set[str], said: str) -> bool:
     return not has_figure and not {*words} & {*plain(said).split()}
 
 
-def _misplaced(claim: str, subject: set[str], its: set[str], passage: str) -> str:
+def _misplaced(claim: str, subject: set[str], its: set[str], passage: str, heading: str) -> str:
     """Return a figure of the claim that the passage has only where it is about something else, or an empty string.
 
     That is a sentence or a row of a table that shares neither enough words with the claim nor a name.
     """
-    those = [(_words(about), facts(text), about != text) for about, text in _told(passage)]
+    those = [(words_of(about), facts(text), about != text) for about, text in _told(passage, heading)]
     clauses = PARTS.split(claim)
     for fact in facts(claim) if len(those) > 1 else ():
         clause = next((each for each in clauses if fact.text in each), claim)
-        clause = clause if len(_about(clause, _words(clause)) - its) > 1 else claim
+        leans = len(topic_of(clause, words_of(clause)) - its) < 2 or _LEANS.match(clause)
+        clause = claim if leans else clause
         named = {word for other in facts(clause) if other.kind == "name" for word in stems(other.text)} - its
-        told = subject if clause == claim else _about(clause, _words(clause)) - its
+        told = subject if clause == claim else topic_of(clause, words_of(clause)) - its
         around = [(words, is_row) for words, known, is_row in those if fact.kind == "number" and is_in(fact, known)]
         near = [
             words
             for words, is_row in around
             if named & words or (told & words if is_row else _shares(told, words, SHARED_BY_CLAUSE))
         ]
-        if around and told and not near:
+        if around and told and not near and not follows(fact, claim, passage):
             return fact.text
     return ""
 
@@ -192,19 +185,17 @@ def _above_zero(row: str) -> str:
     return "|".join("" if below_zero_in(cell.strip()) else cell for cell in row.split("|"))
 
 
-def _told(passage: str) -> Iterator[tuple[str, str]]:
+def _told(passage: str, heading: str) -> Iterator[tuple[str, str]]:
     """Yield the sentences of a passage, and the rows of its tables: what each is about, and its text with units."""
     lines = passage.splitlines()
     rows = [line for line in lines if line.startswith("|")]
+    above = ""
     for row in rows[2:]:
-        label, heads = row.split("|")[1], rows[0].split("|", 2)[-1]
+        first, second = (cell.strip() for cell in row.split("|")[1:3])
+        above, heads = first or above, rows[0].split("|", 2)[-1]
+        label = f"{above} {second} {heading if _TOTAL.match(first or second) else ''}"
         yield f"{label} {heads}", spoken(f"{rows[0]}\n{row}").split("\n", 1)[1]
     yield from ((each, each) for each in sentences("\n".join(line for line in lines if not line.startswith("|"))))
-
-
-def directions(text: str) -> set[str]:
-    """Return “up” if something rises in a text, and “down” if something falls."""
-    return _words(text) & {"up", "down"}
 
 
 def _is_turned_round(claim: str, passage: str, pair: tuple[Fact, Fact] | None = None) -> bool:
@@ -242,25 +233,11 @@ def _moving(claim: str, older: Fact) -> str:
 
 def _moves(text: str) -> Iterator[tuple[Fact, str]]:
     """Yield the figures of a text that say by how much something rises or falls, with “up” or “down”."""
-    for at, fact in placed(text):
-        words = [_BY.search(text[:at]), _THEN.match(text, at + len(fact.text))] if fact.kind == "number" else []
-        for way in next((ways for word in words if word and (ways := directions(word[1]))), ()):
+    text = in_digits(text)
+    for at, fact in ((at, fact) for at, fact in placed(text) if fact.kind == "number"):
+        words = [_BY.search(text[:at]), _THEN.match(text, at + len(fact.text)), _CLAUSE_BY.search(text[:at])]
+        for way in next((ways for word in words if word and len(ways := directions(word[1])) == 1), ()):
             yield fact, way
-
-
-def _words(text: str) -> set[str]:
-    """Return the significant words of a text. All words for a rise are one word, and all words for a fall another."""
-    plain = _BUY_BACK.sub("repurchase", text)
-    plain = re.sub(r"\w+", lambda match: _FORMS.get(match[0].casefold(), match[0]), plain)
-    found = set(stems(plain))
-    return found | {name for name, those in (("up", _UP), ("down", _DOWN)) if found & those}
-
-
-def _about(claim: str, own: set[str]) -> set[str]:
-    """Return the words of a claim without its facts, and without words that say nothing by themselves."""
-    facts_of_it = {word for fact in facts(claim) for word in stems(fact.text)}
-    moved = _UP | _DOWN if own & {"up", "down"} else set()
-    return own - facts_of_it - _GENERAL - moved
 
 
 def _shares(own: set[str], said: set[str], share: float) -> bool:
@@ -277,7 +254,7 @@ def _nearest(own: set[str], passage: str) -> str:
     lines = passage.splitlines()
     labels = [re.sub(r"\([^)]*\)", "", line.split("|")[1]).strip() for line in lines if line.startswith("|")]
     prose = sentences("\n".join(line for line in lines if not line.startswith("|")))
-    return max([*prose, *labels], key=lambda each: len(_words(each) & own), default="")
+    return max([*prose, *labels], key=lambda each: len(words_of(each) & own), default="")
 
 
 def _denied(text: str, form: re.Pattern[str] = _DENIES) -> set[str]:
@@ -285,6 +262,6 @@ def _denied(text: str, form: re.Pattern[str] = _DENIES) -> set[str]:
     found: set[str] = set()
     for match in form.finditer(text):
         clause = _CLAUSE.split(text[match.end() :], maxsplit=1)[0]
-        plain = [_FORMS.get(word.casefold(), word) for word in re.findall(r"\w+", clause)]
+        plain = [FORMS.get(word.casefold(), word) for word in re.findall(r"\w+", clause)]
         found.update(stems(" ".join(plain))[:_SCOPE])
     return found

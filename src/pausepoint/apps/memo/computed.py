@@ -14,9 +14,10 @@ from collections.abc import Iterator, Sequence
 from itertools import permutations
 from typing import NamedTuple
 
-from pausepoint.apps.memo.claims import PARTS, directions
-from pausepoint.apps.memo.facts import RELATIVE, Fact, facts, is_about, is_rounded, is_same_number
+from pausepoint.apps.memo.facts import POINTS, RELATIVE, Fact, facts, is_about, is_rounded, is_same_number, step_of
+from pausepoint.apps.memo.figures import YEAR, Figure
 from pausepoint.apps.memo.prose import STOP, stems
+from pausepoint.apps.memo.wording import PARTS, directions
 
 MOST_FIGURES = 6
 """The maximum number of figures of a unit in a sentence. With more, some would give any figure by chance."""
@@ -24,7 +25,7 @@ MOST_FIGURES = 6
 MISSING = 0.4
 """How much a word of a label that a claim does not have counts against the row, if a word that it has counts 1."""
 
-_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+_YEARS_AGO = re.compile(r"\b(?:in|within|over|past|last|than) (\d) years")
 _OF = re.compile(r"\s(?:of|out of)\b")
 _MORE = re.compile(r"\s(?:more|higher|above|larger|greater)\b")
 _LESS = re.compile(r"\s(?:less|fewer|lower|below|smaller)\b")
@@ -35,28 +36,8 @@ _MOVES = re.compile(
 )
 _TIMES = re.compile(r"(?:doubl|tripl|quadrupl)ed$")
 _TOTAL = re.compile(r"\b(?:total|consolidated)\b", re.IGNORECASE)
-_CHANGE = re.compile(r"\bchange\b|\bvs\b|%", re.IGNORECASE)
+_CHANGE = re.compile(r"\bchange\b|\bvs\b|\bvariance\b|\bgrowth\b|%(?! of\b)", re.IGNORECASE)
 """The heading of a column whose figures are computed themselves."""
-
-
-class Figure(NamedTuple):
-    """A figure of a passage, what belongs to it, and the rows and columns, or the sentence, that it is a part of.
-
-    To a figure of a table belong words of its row and of its column, and pairs of both, such as “revenu 2029”. A figure
-    of a sentence has no ``label``.
-    """
-
-    fact: Fact
-    names: frozenset[str]
-    groups: frozenset[str]
-    place: str = ""
-    year: int = 0
-    label: str = ""
-    head: str = ""
-
-    @property
-    def value(self) -> float:
-        return float(str(self.fact.value[0]))
 
 
 class Pair(NamedTuple):
@@ -90,6 +71,8 @@ def is_computed(fact: Fact, claim: str, figures: Sequence[Figure]) -> bool:
         unit, change = pair.one.fact.value[1], abs(one - other)
         if moves and is_right and (_says(fact, 100 * change / other, "%") or _says(fact, change, unit)):
             return True
+        if moves and is_right and unit == "%" and fact.value[1] == POINTS and _says(fact, change, POINTS):
+            return True
         if (pair.in_time or not _TIMES.search(fact.text)) and _says(fact, one / other, RELATIVE[1]):
             return True
         if is_share and not moves and not pair.in_time and one < other and _says(fact, 100 * one / other, "%"):
@@ -110,6 +93,9 @@ def _says(fact: Fact, value: float, unit: object) -> bool:
     has_unit = unit == fact.value[1] or (unit == "" and fact.value[1] != "%")
     hedge = fact.hedge or ("about" if unit == "%" else "")
     exact = abs(float(str(fact.value[0])) - value) < 1e-6
+    step = step_of(float(str(fact.value[0])))
+    if unit in ("%", POINTS) and step <= 1 and fact.hedge in ("", "about"):
+        return has_unit and abs(float(str(fact.value[0])) - value) <= step / 2
     return has_unit and (exact or is_rounded(fact.value[0], round(value, 6), hedge))
 
 
@@ -122,32 +108,33 @@ def _clause(claim: str, at: int) -> str:
 
 def _pairs(claim: str, clause: str, figures: Sequence[Figure]) -> Iterator[Pair]:
     """Yield the pairs of figures that a claim is about."""
-    years = sorted(map(int, {*_YEAR.findall(claim)}))
+    years = sorted(map(int, {*YEAR.findall(claim)}))
     table = [each for each in figures if each.label and not _CHANGE.search(each.head)]
     newest = years[-1] if years else max((each.year for each in table), default=0)
+    spans = _YEARS_AGO.findall(claim)
     texts = (clause, _with_the_one_before(claim, clause), claim)
-    rows = next((best for text in texts if (best := _best_rows(text, table))), set())
-    its = [each for each in table if _row(each) in rows]
+    rows = {row for text in texts for row in best_rows(text, table)}
+    its = [each for each in table if row_of(each) in rows]
     for one in its:
         for other in table:
             if one is other or not _are_like(one, other):
                 continue
-            same_row, is_total = _row(one) == _row(other), _TOTAL.search(other.label)
+            same_row, is_total = row_of(one) == row_of(other), _TOTAL.search(other.label)
             if same_row and one.year and other.year:
-                older = years[0] if len(years) > 1 else newest - 1
-                if (one.year, other.year) == (newest, older):
+                older = {years[0] if len(years) > 1 else newest - 1, *(newest - int(count) for count in spans)}
+                if one.year == newest and other.year in older:
                     yield Pair(one, other, in_time=True)
                 continue
             of_row = same_row and _TOTAL.search(other.head) and {*stems(one.head)} & {*stems(claim)}
             is_its = one.year == newest if one.year else bool({*stems(one.head)} & {*stems(claim)})
-            of_column = one.groups & other.groups and is_its and (is_total or _row(other) in rows)
+            of_column = one.groups & other.groups and is_its and (is_total or row_of(other) in rows)
             if of_row or of_column:
                 yield Pair(one, other)
     for text in (clause, claim):
         yield from _of_sentences(text, claim, [each for each in figures if not each.label], years)
 
 
-def _row(figure: Figure) -> str:
+def row_of(figure: Figure) -> str:
     return next((name for name in figure.groups if name.startswith("row ")), "")
 
 
@@ -157,15 +144,18 @@ def _are_like(one: Figure, other: Figure) -> bool:
     return len(units) == 1 or (bool(one.label) and "" in units and "%" not in units)
 
 
-def _best_rows(text: str, table: Sequence[Figure]) -> set[str]:
+def best_rows(text: str, table: Sequence[Figure]) -> set[str]:
     """Return the rows whose labels have the most words in common with a text."""
     said = {*stems(text)}
+    labels = {row_of(figure): figure.label for figure in table}
     scores: dict[str, float] = {}
     for figure in table:
         words = {*stems(figure.label)}
         if words & said:
-            scores[_row(figure)] = len(words & said) - MISSING * len(words - said)
-    parts = {_row(figure) for figure in table if not _TOTAL.search(figure.label)}
+            scores[row_of(figure)] = len(words & said) - MISSING * len(words - said)
+    parts = {row_of(figure) for figure in table if not _TOTAL.search(figure.label)}
+    if any(row in parts and {*stems(label)} <= said for row, label in labels.items() if {*stems(label)}):
+        scores = {row: score for row, score in scores.items() if row in parts}
     best = [max((score for row, score in scores.items() if row in those), default=0.0) for those in (parts, {*scores})]
     return {row for row, score in scores.items() if score == best[row not in parts]}
 
@@ -178,9 +168,9 @@ def _with_the_one_before(claim: str, clause: str) -> str:
 
 def _of_sentences(text: str, claim: str, figures: Sequence[Figure], years: Sequence[int]) -> Iterator[Pair]:
     """Yield the pairs of the sentences that have the most words of a claim, if it names both figures."""
-    said = {*stems(claim), *_YEAR.findall(claim)}
+    said = {*stems(claim), *YEAR.findall(claim)}
     shown = [other for other in facts(claim) if other.kind == "number"]
-    about = {*stems(text), *_YEAR.findall(text)}
+    about = {*stems(text), *YEAR.findall(text)}
     shared = {each.place: len(about & {*stems(each.place)}) for each in figures}
     near = [each for each in figures if shared[each.place] >= max(2, max(shared.values()) - 1)]
     counts = Counter((each.place, name) for each in near for name in each.names)
@@ -188,7 +178,7 @@ def _of_sentences(text: str, claim: str, figures: Sequence[Figure], years: Seque
     named = {
         each for each in near
         if any(is_same_number(other, each.fact) for other in shown)
-        or any(counts[each.place, name] == 1 and name in said and name not in STOP for name in each.names)
+        or any(counts[each.place, name] == 1 and {*name.split()} <= said and name not in STOP for name in each.names)
     }  # fmt: skip
     for one, other in permutations(near, 2):
         if one.place != other.place or not _are_like(one, other) or units[one.place, one.fact.value[1]] > MOST_FIGURES:

@@ -29,12 +29,15 @@ _OLD = re.compile(
     r"(?:\bfrom|\bthan|\bversus|\bvs\.?|\bagainst|\bcompared (?:to|with))\s(?:about |nearly |almost )?$", re.IGNORECASE
 )
 _NEW = re.compile(r"(?<!compared)\s(?:to|reached|at)\s(?:about |nearly |almost )?$", re.IGNORECASE)
-_BREAK = re.compile(
+BREAK = re.compile(
     r"[,;:()]|\b(?:and|but|while|whereas|to|from|compared|versus|than|up|down|after|before)\b", re.IGNORECASE
 )
 _OF_A_DATE = re.compile(
     r"\s?(?:(?:in|for|at|during|on|of|as|the|fiscal|year|years|end|ended|quarter)\s)*", re.IGNORECASE
 )
+_BASE = re.compile(r"\b(?:than|between|because) (?:in |at |for |during )?(?:the end of )?$", re.IGNORECASE)
+"""What stands before a date with which a claim compares something: it has no figure of its own."""
+
 _WORD = re.compile(r"[^\W\d_][\w’'-]*")
 _OLDER, _NEWER = "older figure", "newer figure"
 _ROLES = {_OLDER, _NEWER}
@@ -66,7 +69,7 @@ def exchanged(claim: str, passage: str, company: str = "") -> str:
     >>> exchanged("Sales were 7 million, up from 5 million.", "Sales rose from 5 million to 7 million.")
     ''
     """
-    own = _anchors(claim)
+    own = anchors(claim)
     its = {*stems(company)}
     if (pair := from_to(claim)) is not None and _is_against_time(*pair, passage):
         return f"{pair[0].text} and {pair[1].text}"
@@ -90,7 +93,7 @@ def from_to(claim: str) -> tuple[Fact, Fact] | None:
     >>> [fact.text for fact in from_to("Sales were 7 million, up from 5 million.") or ()]
     ['5 million', '7 million']
     """
-    own = _anchors(claim)
+    own = anchors(claim)
     older = [anchor.figure for anchor in own.get(_OLDER, ())]
     newer = [anchor.figure for anchor in own.get(_NEWER, ())]
     if older and not newer:
@@ -166,7 +169,7 @@ def misnamed(claim: str, passage: str, names: Collection[str] = (), company: str
         its = [rest & {*stems(each)} for each in units if _has(each, name)]
         for sentence in units:
             other = _subject(sentence, names)
-            if not other or _has(claim, other) or _has(sentence, name) or _has(other, name):
+            if not other or _has(sentence, name) or any(_has(other, each) for each in own) or _is_own(claim, other):
                 continue
             shared = rest & {*stems(sentence)} - {*stems(other)}
             straight = max((len(each - shared) for each in its), default=0)
@@ -226,6 +229,11 @@ def _of_another_row(claim: str, own: list[str], passage: str, units: Sequence[st
     return ""
 
 
+def _is_own(claim: str, other: str) -> bool:
+    """Return whether a claim has the name that a sentence begins with, or the sentence is about “the Company”."""
+    return _has(claim, other) or plain(other) in ("company", "the company")
+
+
 def _is_same(name: str, company: str) -> bool:
     return bool(company) and {*plain(name).split()} <= {*plain(company).split()}
 
@@ -247,7 +255,8 @@ def _subject(sentence: str, names: Collection[str]) -> str:
     """Return the name that a sentence begins with, or an empty string."""
     for fact in facts(sentence, names):
         if fact.kind == "name":
-            return fact.text if _BEGINS.fullmatch(sentence[: sentence.index(fact.text)]) else ""
+            is_first = _BEGINS.fullmatch(sentence[: sentence.index(fact.text)]) and not fact.text.endswith("ly")
+            return fact.text if is_first else ""
     return ""
 
 
@@ -315,7 +324,7 @@ def _places(passage: str) -> Iterator[dict[str, list[Anchor]]]:
         yield _of_table(rows)
     for sentence in sentences("\n".join(line for line in passage.splitlines() if not line.startswith("|"))):
         if sum(fact.kind == "number" for _, fact in placed(sentence)) > 1:
-            yield _anchors(sentence)
+            yield anchors(sentence)
 
 
 def _of_table(cells: list[list[str]]) -> dict[str, list[Anchor]]:
@@ -342,7 +351,7 @@ def with_units(units: str, head: str, cell: str) -> list[str]:
     return [cell, *spoken(f"| {units} | {head} |\n| | {cell} |").splitlines()[2:]]
 
 
-def _anchors(text: str) -> dict[str, list[Anchor]]:
+def anchors(text: str) -> dict[str, list[Anchor]]:
     """Return the words, years and roles of a sentence that belong to a figure. A word that repeats is left out."""
     points = placed(text)
     figures = [(at, fact) for at, fact in points if fact.kind == "number"]
@@ -358,6 +367,8 @@ def _anchors(text: str) -> dict[str, list[Anchor]]:
             if form.search(text[:at]):
                 found.setdefault(role, []).append(Anchor(fact))
     for at, date in dates:
+        if _BASE.search(text[:at]):
+            continue
         if (owner := _owner(text, at, at + len(date.text), figures, is_date=True)) is not None:
             found.setdefault(str(date.value[0]), []).append(owner)
     taken = [(at, at + len(fact.text)) for at, fact in points]
@@ -377,7 +388,7 @@ def _owner(text: str, start: int, end: int, figures: list[tuple[int, Fact]], is_
         between = text[over:start] if over <= start else text[end:at]
         if is_date and over <= start and _OF_A_DATE.fullmatch(between):
             return Anchor(fact)
-        costs.append((len(between.split()) + APART * len(_BREAK.findall(between)), fact))
+        costs.append((len(between.split()) + APART * len(BREAK.findall(between)), fact))
     costs.sort(key=lambda each: each[0])
     if len(costs) > 1 and costs[0][0] == costs[1][0]:
         return None

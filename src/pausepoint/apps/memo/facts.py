@@ -34,9 +34,15 @@ _NUMBER = re.compile(
     r"(?<![\w.,])(?P<sign>[-−])?(?P<currency>[$€£]|USD\s|EUR\s|GBP\s)?(?P<digits>\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?)"
     r"\s?(?P<scale>(?i:thousand|million|billion|trillion|mln|bln|mn|bn)\b|[kKmMbB]\b)?"
     r"\s?(?P<percent>%|percent\b|per cent\b)?"
-    r"\s?(?P<after>cents?\b|euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b)?"
+    r"\s?(?P<after>cents?\b|euros?\b|dollars?\b|pounds?\b|EUR\b|USD\b|GBP\b|(?:percentage )?points?\b|ppts?\b)?"
 )
-_CURRENCIES = {"$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "cent": "USD", "euro": "EUR", "pound": "GBP"}
+POINTS = "points"
+"""The unit of a difference of two percentages."""
+
+_CURRENCIES = {
+    "$": "USD", "€": "EUR", "£": "GBP", "dollar": "USD", "cent": "USD", "euro": "EUR", "pound": "GBP",
+    "point": POINTS, "percentage point": POINTS, "ppt": POINTS,
+}  # fmt: skip
 _UNITS = (
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve",
     "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -107,20 +113,25 @@ def _figures(text: str) -> tuple[tuple[Fact, ...], str]:
     """Return the numbers and dates, and the text without them. The checks ask for those of a passage many times."""
     dates, rest = _dates(text)
     relative, rest = _relative(rest)
-    return (*dates, *relative, *_numbers(_in_digits(rest))), rest
+    return (*dates, *relative, *_numbers(in_digits(rest))), rest
 
 
 def _dates(text: str) -> tuple[list[Fact], str]:
     """Return the dates, and the text without them, so that parts of a date do not count as numbers."""
     found: list[Fact] = []
+    over = 0
 
     def take(match: re.Match[str]) -> str:
+        nonlocal over
         parts = {name.rstrip("234567"): part for name, part in match.groupdict().items() if part}
         month = parts.get("month", "0")
         short = [each[:3] for each in MONTHS]
         number = int(month) if month.isdecimal() else short.index(month[:3].lower()) + 1
-        value = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
+        value: tuple[object, ...] = int(parts["year"]), number, int(parts.get("day", 0)), int(parts.get("quarter", 0))
+        if match["year6"] and found and re.fullmatch(r",?(?: and| or)? ?", text[over : match.start()]):
+            value = value[0], *found[-1].value[1:]  # “January 31, 2030 and 2029”
         found.append(Fact("date", match[0], value))
+        over = match.end()
         return ", ".ljust(len(match[0]))  # the places of all other words stay the same
 
     return found, _DATE.sub(take, text)
@@ -155,9 +166,12 @@ _RELATIVE = re.compile(
     r"(?=\s(?:of (?!20| *,)|in|from|to|less|more|while|and)\b|[.,;]|$)"
     rf"|\b(?P<some>{_COUNTS}) (?:in|out of)(?: every)? (?P<whole>{_COUNTS})\b"
     r"|\b(?P<multiple>twice(?= (?:the|as|that|what|its))|doubled|tripled|quadrupled)\b"
-    rf"|\b(?P<many>{_COUNTS}) times(?= (?:the|as|that|what|its|more|higher|larger))",
+    rf"|\b(?P<many>{_COUNTS}) times(?! (?:an?|per|each|every|in|since|during|daily|weekly)\b)(?= [a-z])",
     re.IGNORECASE,
 )
+
+
+_SPELLED = re.compile(f"{_RELATIVE.pattern}|{_IN_WORDS.pattern}", re.IGNORECASE)
 
 
 def _relative(text: str) -> tuple[list[Fact], str]:
@@ -188,21 +202,21 @@ def _relative(text: str) -> tuple[list[Fact], str]:
     return found, _RELATIVE.sub(take, text)
 
 
-def _in_digits(text: str) -> str:
-    """Return a text with its numbers in digits. “One” stays, because it is rarely a number.
+def in_digits(text: str) -> str:
+    """Return a text with its numbers in digits. “One” stays, because it is rarely a number, and so do shares.
 
-    >>> _in_digits("Two of forty-five, or twelve million; one of them")
-    '2 of 45, or 12 million; one of them'
+    >>> in_digits("Two of forty-five, or twelve million; one of them, or two thirds, in one of two hundred")
+    '2 of 45, or 12 million; one of them, or two thirds, in one of 200'
     """
 
     def digits(match: re.Match[str]) -> str:
         small, tens, unit = (match[name] and match[name].lower() for name in ("small", "tens", "unit"))
-        if small == "one" and not match["hundred"]:
+        if not (small or tens) or (small == "one" and not match["hundred"]):
             return match[0]
         number = _UNITS.index(small) if small else _TENS[tens] + (_UNITS.index(unit) if unit else 0)
         return str(number * (100 if match["hundred"] else 1))
 
-    return _IN_WORDS.sub(digits, text)
+    return _SPELLED.sub(digits, text)
 
 
 def _numbers(text: str) -> list[Fact]:
@@ -336,7 +350,9 @@ def _is_derived(name: str, plain: str) -> bool:
     [True, True, True, False]
     """
     roots = {re.sub(rf"{ending}$", "", name) for ending in ("(?<=a)n", "i?an", "ese", "ish")} - {name}
-    return any(len(root) > 3 and re.search(rf" {re.escape(root)}\w{{0,2}} ", plain) for root in roots)
+    return f" {name}s " in plain or any(
+        len(root) > 3 and re.search(rf" {re.escape(root)}\w{{0,2}} ", plain) for root in roots
+    )
 
 
 def is_same_number(one: Fact, other: Fact) -> bool:
@@ -348,7 +364,7 @@ def is_same_number(one: Fact, other: Fact) -> bool:
     if units & {*RELATIVE}:
         scale = 100.0 if units == {RELATIVE[0], "%"} else 1.0
         return (len(units) == 1 or scale > 1) and is_about(one, float(str(other.value[0])) / scale)
-    if len(units) > 1 and ("" not in units or "%" in units):
+    if len(units) > 1 and ("" not in units or "%" in units) and (one.value[1], other.value[1]) != (POINTS, "%"):
         return False
     return one.value[0] == other.value[0] or is_rounded(one.value[0], other.value[0], one.hedge)
 
@@ -369,14 +385,14 @@ def is_rounded(one: object, other: object, hedge: Hedge = "") -> bool:
     """
     if not isinstance(one, float) or not isinstance(other, float) or not one or one * other < 0:
         return False
-    step, size = _step(one), float(10 ** (Decimal(repr(abs(one))).adjusted() - 1))
+    step, size = step_of(one), float(10 ** (Decimal(repr(abs(one))).adjusted() - 1))
     away = abs(one) - abs(other)
     if hedge in ("over", "under"):
         return 0 <= (away if hedge == "under" else -away) < step
     if hedge == "about":
         return abs(away) <= min(step / 2, ROUGH * abs(other))
     can_be = abs(one) >= 1000 or not other.is_integer()
-    return can_be and _step(other) < (used := min(step, size)) and abs(away) <= used / 2
+    return can_be and step_of(other) < (used := min(step, size)) and abs(away) <= used / 2
 
 
 def is_about(fact: Fact, value: float) -> bool:
@@ -399,7 +415,7 @@ ROUGH = 0.07
 """The share of a number by which “about” may differ from it: about 8 of 7.5, and about 40 of 38."""
 
 
-def _step(number: float) -> float:
+def step_of(number: float) -> float:
     """Return the place of the last digit of a number: 0.1 for 4.2, and 1,000 for 38,000."""
     exponent = Decimal(repr(number)).normalize().as_tuple().exponent
     assert isinstance(exponent, int)

@@ -22,6 +22,8 @@ _SAME = re.compile(r"\s?\(\s?(?:or |about )?")
 _GENERAL = frozenset({"company", "item", "part", "note"})
 """Names that tell nothing from anything else."""
 
+_SAYS = frozenset(stems("accounted represented made contributed amounted totaled reached approximately"))
+"""Words of a sentence that tell no figure from another one."""
 
 Span = tuple[int, int]
 
@@ -38,16 +40,15 @@ class Place(NamedTuple):
     title: str
 
 
-def misgiven(claim: str, passage: str, names: Collection[str] = (), company: str = "") -> str:
-    """Return a figure that a claim gives to another owner than its passage does, and that owner, or an empty string.
+def misgiven(claim: str, passage: str, names: Collection[str] = (), company: str = "") -> tuple[Fact, str] | None:
+    """Return a figure that a claim gives to another owner than its passage does, and that owner, or None.
 
     ``names`` are words that are names even at the start of a sentence.
 
     >>> sales = "Sales in Europe were $9 million. Sales in Asia were $12 million."
-    >>> misgiven("Sales in Europe were $12 million.", sales)
-    '$12 million for Asia'
+    >>> (misgiven("Sales in Europe were $12 million.", sales) or "  ")[1]
+    'Asia'
     >>> misgiven("Asian sales were about $12 million, and those in Europe $9 million.", sales)
-    ''
     """
     its = _GENERAL.union(plain(company).split())
     names = {*names, *(word for fact in facts(claim) if fact.kind == "name" for word in fact.text.split())}
@@ -56,8 +57,8 @@ def misgiven(claim: str, passage: str, names: Collection[str] = (), company: str
         same = [place for place in there if _is_same(mine.figure, place.figure)]
         others = [place for place in there if place not in same]
         if mine.figure and same and all(any(_is_of(mine, other, place) for other in others) for place in same):
-            return f"{mine.figure.text} for {same[0].title}"
-    return ""
+            return mine.figure, same[0].title
+    return None
 
 
 def _is_same(one: Fact | None, other: Fact | None) -> bool:
@@ -81,7 +82,7 @@ def _is_of(mine: Place, other: Place, place: Place) -> bool:
 
 def _told_apart(words: frozenset[str], others: frozenset[str]) -> set[str]:
     """Return the words that only one of two figures has. A number tells nothing: a claim may leave out the year."""
-    return {word for word in words - others if not word[0].isdigit()}
+    return {word for word in words - others - _SAYS if not word[0].isdigit()}
 
 
 def _has(mine: Place, name: str) -> bool:
@@ -127,7 +128,8 @@ def _parts(sentence: str, spans: list[Span], context: list[str]) -> Iterator[Pla
         part = sentence[start:end]
         for figure in figures:
             part = part.replace(figure.text, " ")
-        words = frozenset(stems(part)) or words
+        is_led = not figures or stems(sentence[start : sentence.index(figures[0].text, start)])
+        words = frozenset(stems(part)) | (frozenset() if is_led else words)  # “grew 12% to $28 million”
         called = frozenset(" ".join(stems(name)) for name in (*context, *before)) - {""}
         title = " and ".join(own or before or context[-1:]) or "something else"
         yield from (Place(figure, called, words, title) for figure in (figures or (None,)))

@@ -37,6 +37,7 @@ _SCALE_OF_HEAD = re.compile(r"\|\s*\(?(?:[$€£]|USD|EUR|GBP)?\s?(thousand|mill
 
 _BRACKETS = re.compile(r"[$€£¥]?\([$€£¥]?([\d,.]+)\s?%?\)\s?%?")
 _PERCENT = re.compile(r"%|\bpercent", re.IGNORECASE)
+_EXCEPT = re.compile(r"\bexcept\b[^)|]*", re.IGNORECASE)
 _RATIO = re.compile(r"\b(?:ratio|margin|rate|return on \w+)\b", re.IGNORECASE)
 _SMALL = re.compile(r"\(?\d{1,2}(?:\.\d+)?\)?")
 """What the rows below a percentage have: the label of one, and a figure without its sign."""
@@ -111,9 +112,14 @@ def spoken(text: str) -> str:
             rows = with_percentages([*rows[-1:], cells])
             heads += [""] * (len(cells) - len(heads))
             for cell, known, head in zip(cells, rows[-1], heads, strict=False):
-                own = "%" if known != cell or _PERCENT.search(head) else scale(f"| {head}") or unit
+                own = "%" if known != cell or _is_of_percentages(head) else scale(f"| {head}") or unit
                 found += _amounts(cell, own) if _is_figure(cell) else []
     return "\n".join([text, *found])
+
+
+def _is_of_percentages(head: str) -> bool:
+    """Return whether a column has percentages: “% of revenue”, but not “in millions, except percentages”."""
+    return bool(_PERCENT.search(_EXCEPT.sub("", head)))
 
 
 def with_percentages(rows: list[list[str]]) -> list[list[str]]:
@@ -269,6 +275,7 @@ def _headers(grid: list[list[str]], spans: list[list[str]], heads: bool) -> int:
         return 1
     for number, row in enumerate(grid[: MOST_HEADERS + 1]):
         label, values = _label(row)
+        values = values[1:] if not (number or label) and len(values) > 1 and any(row[:4]) else values  # a stray mark
         below = [_label(other) for other in grid[number + 1 : MOST_HEADERS + 1]]
         if any(UNITS.match(text) and not any(map(_is_figure, others)) for text, others in below):
             continue
